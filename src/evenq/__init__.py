@@ -1,0 +1,1 @@
+"""evenq: RocketMQ load balancing in Python."""

@@ -1,0 +1,140 @@
+"""The errors of evenq, one tree.
+
+::
+
+    EvenqError
+    ├── LocalError                      the caller's mistake; nothing was sent
+    │   ├── ArgumentError (ValueError)  an argument has a value it cannot have
+    │   └── StateError                  the object is not in a state for this call (closed, not started, …)
+    └── RemoteError                     something beyond this process failed
+        ├── ProtocolError               the peer sent bytes that are not RocketMQ's protocol
+        ├── ConnectError                no connection could be made, or it broke
+        ├── RequestTimeout (TimeoutError)   the peer did not answer in time
+        ├── RefusedError                the peer answered with an error code
+        │   ├── TopicNotFound           … that the topic has no route
+        │   └── NoPermission            … that the topic or group may not be used so
+        └── SendFailed                  a send was tried as often as allowed; holds every attempt
+            └── SendTimeout (TimeoutError)  … and its time was used up
+
+Each error carries what it speaks of in fields, and its text ends with a way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "ArgumentError",
+    "Attempt",
+    "ConnectError",
+    "EvenqError",
+    "LocalError",
+    "NoPermission",
+    "ProtocolError",
+    "RefusedError",
+    "RemoteError",
+    "RequestTimeout",
+    "SendFailed",
+    "SendTimeout",
+    "StateError",
+    "TopicNotFound",
+]
+
+
+class EvenqError(Exception):
+    """Anything that evenq raises on purpose."""
+
+
+class LocalError(EvenqError):
+    """The caller's mistake. Nothing left this process."""
+
+
+class ArgumentError(LocalError, ValueError):
+    """An argument has a value that it cannot have.
+
+    >>> str(ArgumentError("members", [], "give at least one member id"))
+    'members=[]: give at least one member id'
+    """
+
+    def __init__(self, argument: str, value: object, remedy: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{argument}={value!r}: {remedy}")
+
+
+class StateError(LocalError):
+    """The object cannot do this now: it is closed, not started, or busy with something that excludes it."""
+
+
+class RemoteError(EvenqError):
+    """Something beyond this process failed."""
+
+
+class ProtocolError(RemoteError):
+    """The peer sent bytes that are not RocketMQ's protocol."""
+
+
+class ConnectError(RemoteError):
+    """No connection to ``address`` could be made, or it broke before the answer came."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"connection to {address}: {reason}")
+
+
+class RequestTimeout(RemoteError, TimeoutError):
+    """``address`` did not answer the request within ``seconds``."""
+
+    def __init__(self, address: str, request: str, seconds: float) -> None:
+        self.address = address
+        self.request = request
+        self.seconds = seconds
+        super().__init__(f"{address} did not answer {request} within {seconds:.3f} s")
+
+
+class RefusedError(RemoteError):
+    """The peer answered with an error: ``code`` is RocketMQ's response code, ``remark`` its own words."""
+
+    def __init__(self, address: str, request: str, code: int, remark: str | None) -> None:
+        self.address = address
+        self.request = request
+        self.code = code
+        self.remark = remark or ""
+        super().__init__(f"{address} refused {request} with code {code}: {self.remark or 'no reason given'}")
+
+
+class TopicNotFound(RefusedError):
+    """The name server or broker knows no such topic. Create it, or allow the broker to create topics."""
+
+
+class NoPermission(RefusedError):
+    """The topic or group may not be used this way on that broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a send: where it went, how long it took, what went wrong."""
+
+    broker: str
+    seconds: float
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.broker} ({self.seconds * 1000:.0f} ms): {self.error}"
+
+
+class SendFailed(RemoteError):
+    """A send was tried as often as it may be, and every try failed."""
+
+    def __init__(self, topic: str, attempts: Sequence[Attempt], remedy: str = "") -> None:
+        self.topic = topic
+        self.attempts = tuple(attempts)
+        tried = "; ".join(map(str, self.attempts)) or "nothing was tried"
+        super().__init__(f"send to topic {topic!r} failed: {tried}{'. ' + remedy if remedy else ''}")
+
+
+class SendTimeout(SendFailed, TimeoutError):
+    """A send used up its time. Whether a broker stored the message is not known."""

@@ -1,0 +1,254 @@
+"""The values that every part of evenq may know: messages, queues, receipts. Frozen, no I/O."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum, IntEnum
+from sys import byteorder
+
+import msgspec
+
+from evenq.errors import ArgumentError
+
+__all__ = [
+    "Begin",
+    "Message",
+    "MessageModel",
+    "MessageQueue",
+    "MessageView",
+    "Property",
+    "SendResult",
+    "SendStatus",
+    "java_order",
+]
+
+
+def java_order(text: str) -> str:
+    """The sort key that puts strings in Java's order: by UTF-16 unit, not by code point.
+
+    The two orders differ only where a character beyond U+FFFF meets one in U+E000..U+FFFF; every other
+    string is its own key, so the usual case costs one comparison.
+
+    >>> sorted(["\\uffee", "\\U0001f680"], key=java_order) == ["\\U0001f680", "\\uffee"]
+    True
+    """
+    if text.isascii() or max(text) < "\U00010000":
+        return text
+    units = array("H", text.encode(f"utf-16-{'le' if byteorder == 'little' else 'be'}", "surrogatepass"))
+    return "".join(map(chr, units))
+
+
+class MessageQueue(msgspec.Struct, frozen=True, array_like=True):
+    """One queue of a topic on one broker. Ordered as Java orders it: topic, broker, queue id.
+
+    >>> sorted([MessageQueue("t", "b", 10), MessageQueue("t", "b", 9), MessageQueue("t", "a", 11)])[0].broker
+    'a'
+    >>> print(MessageQueue("orders", "broker-a", 3))
+    MessageQueue [topic=orders, brokerName=broker-a, queueId=3]
+    """
+
+    topic: str
+    broker: str
+    queue_id: int
+
+    @property
+    def sort_key(self) -> tuple[str, str, int]:
+        return (java_order(self.topic), java_order(self.broker), self.queue_id)
+
+    def __lt__(self, other: MessageQueue) -> bool:
+        return self.sort_key < other.sort_key
+
+    def __le__(self, other: MessageQueue) -> bool:
+        return self.sort_key <= other.sort_key
+
+    def __gt__(self, other: MessageQueue) -> bool:
+        return self.sort_key > other.sort_key
+
+    def __ge__(self, other: MessageQueue) -> bool:
+        return self.sort_key >= other.sort_key
+
+    def __str__(self) -> str:
+        # Java's toString, to the letter: CONSISTENT_HASH places queues on its ring by it.
+        return f"MessageQueue [topic={self.topic}, brokerName={self.broker}, queueId={self.queue_id}]"
+
+
+class MessageModel(Enum):
+    """How the members of a group share a topic."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class Begin(Enum):
+    """Where a group without a stored offset begins, by its name on the wire."""
+
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class SendStatus(IntEnum):
+    """What the broker says of a stored message; anything but ``SEND_OK`` is stored, with less safety."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+class Property:
+    """The property names that RocketMQ reserves for itself and that evenq uses."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    UNIQUE_KEY = "UNIQ_KEY"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QUEUE_ID = "REAL_QID"
+    ORIGIN_ID = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIMES = "RECONSUME_TIME"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    SHARDING_KEY = "__SHARDINGKEY"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+    INSTANCE = "INSTANCE_ID"
+
+
+# Characters that separate properties on the wire; a key or value with one of them would be read as another.
+_SEPARATORS = re.compile("[\x01\x02]")
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message to send.
+
+    >>> Message("orders", b"...", tags="paid", keys=["o-1"]).keys
+    ('o-1',)
+
+    ``properties`` are the user's own. ``tags``, ``keys``, ``sharding_key``, ``delay_level`` and ``deliver_at``
+    travel as properties too and have fields here so that nobody needs to know their wire names.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = {}
+    sharding_key: str | None = None
+    delay_level: int = 0
+    deliver_at: datetime | None = None
+    flag: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise ArgumentError("topic", self.topic, "give the name of a topic")
+        if not isinstance(self.body, bytes):
+            if not isinstance(self.body, bytearray | memoryview):
+                raise ArgumentError(
+                    "body", type(self.body).__name__, "give bytes; encode text yourself, e.g. text.encode()"
+                )
+            msgspec.structs.force_setattr(self, "body", bytes(self.body))
+        keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+        for key in keys:
+            if not key or " " in key:
+                raise ArgumentError(
+                    "keys", key, "a key must be non-empty and without spaces: RocketMQ separates keys by them"
+                )
+        msgspec.structs.force_setattr(self, "keys", keys)
+        if self.delay_level < 0:
+            raise ArgumentError("delay_level", self.delay_level, "give a level from 1 (1 s) to 18 (2 h), or 0")
+        if self.deliver_at is not None and self.deliver_at.tzinfo is None:
+            raise ArgumentError("deliver_at", self.deliver_at, "give a datetime with a time zone, e.g. UTC")
+        for key, value in self.properties.items():
+            if not key or _SEPARATORS.search(key) or _SEPARATORS.search(value):
+                raise ArgumentError(
+                    "properties",
+                    {key: value},
+                    "a name must be non-empty, and neither may hold U+0001 or U+0002",
+                )
+
+    def wire_properties(self) -> dict[str, str]:
+        """All properties as they go on the wire, the user's own first."""
+        wire = dict(self.properties)
+        if self.tags:
+            wire[Property.TAGS] = self.tags
+        if self.keys:
+            wire[Property.KEYS] = " ".join(self.keys)
+        if self.sharding_key is not None:
+            wire[Property.SHARDING_KEY] = self.sharding_key
+        if self.delay_level:
+            wire[Property.DELAY] = str(self.delay_level)
+        if self.deliver_at is not None:
+            wire[Property.TIMER_DELIVER_MS] = str(round(self.deliver_at.timestamp() * 1000))
+        return wire
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as a broker stored it. ``body`` is decompressed; times are milliseconds since 1970 (UTC)."""
+
+    topic: str
+    body: bytes
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    born_timestamp: int
+    born_host: str
+    store_host: str
+    commit_log_offset: int
+    msg_id: str
+    properties: dict[str, str]
+    sys_flag: int = 0
+    flag: int = 0
+    body_crc: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    store_size: int = 0
+    broker: str = ""
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker, self.queue_id)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(Property.KEYS, "").split())
+
+    @property
+    def unique_key(self) -> str | None:
+        """The id that the producer gave; the same over retries and redeliveries."""
+        return self.properties.get(Property.UNIQUE_KEY)
+
+    @property
+    def stored_at(self) -> datetime:
+        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
+
+    @property
+    def born_at(self) -> datetime:
+        return datetime.fromtimestamp(self.born_timestamp / 1000, UTC)
+
+
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The receipt for a message: where it is, and under which ids.
+
+    ``msg_id`` is the producer's own id (the unique key), ``offset_msg_id`` the broker's (address and log offset).
+    """
+
+    status: SendStatus
+    queue: MessageQueue
+    offset: int
+    msg_id: str
+    offset_msg_id: str
+    transaction_id: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status is SendStatus.SEND_OK

@@ -1,0 +1,1 @@
+"""Spark finds format("rocketmq") here."""
