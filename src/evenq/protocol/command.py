@@ -26,9 +26,7 @@ RESPONSE = 1
 ONEWAY = 2
 
 # Java's LanguageCode, in the order of its codes.
-LANGUAGES = (
-    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
-)  # fmt: skip
+LANGUAGES = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _OTHER = LANGUAGES.index("OTHER")
 
