@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self, dataclass_transform
+from typing import Annotated, Self
 
 import msgspec
 
 from evenq.errors import ProtocolError
+from evenq.protocol.wire import Wire
 
 __all__ = ["Header", "Int32", "Int64", "QueueRequest", "TopicRequest"]
 
@@ -26,15 +27,7 @@ _WRITERS = {bool: ("false", "true").__getitem__}
 _FIELD = re.compile(r"`\$\.([^`]+)`|field `([^`]+)`")
 
 
-class _HeaderMeta(msgspec.StructMeta):
-    """Headers are frozen and made by keyword without saying so sixty times: neither setting is inherited."""
-
-    def __new__(mcls, *args: Any, **config: Any) -> Any:
-        return super().__new__(mcls, *args, **{"frozen": True, "kw_only": True} | config)
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Header(msgspec.Struct, metaclass=_HeaderMeta, frozen=True, gc=False, rename="camel"):
+class Header(Wire, gc=False):
     """The fields of one kind of request or response.
 
     >>> class Seek(Header):

@@ -1,0 +1,41 @@
+"""The common part of all bodies that are JSON."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from evenq.errors import ProtocolError
+from evenq.protocol.lenient import dumps, loads
+from evenq.protocol.wire import Wire
+
+__all__ = ["Body"]
+
+
+class Body(Wire):
+    """A body that Java writes and reads with fastjson: ``encode`` and ``decode`` go both ways.
+
+    A subclass lists its fields. What is unknown is ignored, and every field that Java may leave out has a default.
+    """
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a body. What cannot be read is a ProtocolError that names the body and the place in it."""
+        try:
+            return msgspec.convert(_without_nulls(loads(data)), cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(f"{cls.__name__}: {error}: {data[:120]!r}") from None
+
+    def encode(self, *, standard: bool = False) -> bytes:
+        """The JSON that Java reads; ``standard`` quotes keys that are numbers."""
+        return dumps(self, standard=standard)
+
+
+def _without_nulls(value: object) -> object:
+    # fastjson leaves nulls out, other writers do not: both mean "use the default"
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

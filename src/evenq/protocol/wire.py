@@ -1,0 +1,21 @@
+"""The ground of all typed headers and bodies: values that are frozen, made by keyword, and camel case on the wire."""
+
+from __future__ import annotations
+
+from typing import Any, dataclass_transform
+
+import msgspec
+
+__all__ = ["Wire"]
+
+
+class _WireMeta(msgspec.StructMeta):
+    """Makes every subclass frozen and by keyword without its saying so: msgspec inherits neither setting."""
+
+    def __new__(mcls, *args: Any, **config: Any) -> Any:
+        return super().__new__(mcls, *args, **{"frozen": True, "kw_only": True} | config)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Wire(msgspec.Struct, metaclass=_WireMeta, frozen=True, rename="camel"):
+    """A value whose fields have the camel case of their names on the wire."""
