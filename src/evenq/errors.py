@@ -8,6 +8,7 @@
     │   └── StateError                  the object is not in a state for this call (closed, not started, …)
     └── RemoteError                     something beyond this process failed
         ├── ProtocolError               the peer sent bytes that are not RocketMQ's protocol
+        │   └── RecordError             … in one message, which it names by topic, queue and offset
         ├── ConnectError                no connection could be made, or it broke
         ├── RequestTimeout (TimeoutError)   the peer did not answer in time
         ├── RefusedError                the peer answered with an error code
@@ -32,6 +33,7 @@ __all__ = [
     "LocalError",
     "NoPermission",
     "ProtocolError",
+    "RecordError",
     "RefusedError",
     "RemoteError",
     "RequestTimeout",
@@ -55,13 +57,15 @@ class ArgumentError(LocalError, ValueError):
 
     >>> str(ArgumentError("members", [], "give at least one member id"))
     'members=[]: give at least one member id'
+
+    ``opening`` puts words in front that people know from elsewhere and search for, such as the Java client's.
     """
 
-    def __init__(self, argument: str, value: object, remedy: str) -> None:
+    def __init__(self, argument: str, value: object, remedy: str, *, opening: str = "") -> None:
         self.argument = argument
         self.value = value
         self.remedy = remedy
-        super().__init__(f"{argument}={value!r}: {remedy}")
+        super().__init__(f"{opening and opening + ': '}{argument}={value!r}: {remedy}")
 
 
 class StateError(LocalError):
@@ -74,6 +78,17 @@ class RemoteError(EvenqError):
 
 class ProtocolError(RemoteError):
     """The peer sent bytes that are not RocketMQ's protocol."""
+
+
+class RecordError(ProtocolError):
+    """One message cannot be read, though the records around it can: skip it by its queue and offset."""
+
+    def __init__(self, topic: str, queue_id: int, queue_offset: int, reason: str) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.reason = reason
+        super().__init__(f"message {queue_offset} of queue {queue_id} of topic {topic!r}: {reason}")
 
 
 class ConnectError(RemoteError):

@@ -23,6 +23,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "java_order",
+    "java_string_hash",
 ]
 
 
@@ -37,8 +38,23 @@ def java_order(text: str) -> str:
     """
     if text.isascii() or max(text) < "\U00010000":
         return text
-    units = array("H", text.encode(f"utf-16-{'le' if byteorder == 'little' else 'be'}", "surrogatepass"))
-    return "".join(map(chr, units))
+    return "".join(map(chr, _utf16_units(text)))
+
+
+def java_string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 units, as a signed 32-bit number.
+
+    >>> java_string_hash("TagA"), java_string_hash("polygenelubricants")
+    (2598919, -2147483648)
+    """
+    value = 0
+    for unit in text.encode() if text.isascii() else _utf16_units(text):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _utf16_units(text: str) -> array[int]:
+    return array("H", text.encode(f"utf-16-{'le' if byteorder == 'little' else 'be'}", "surrogatepass"))
 
 
 class MessageQueue(msgspec.Struct, frozen=True, array_like=True):

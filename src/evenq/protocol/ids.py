@@ -1,0 +1,122 @@
+"""Addresses in records, and the two ids of a message: the broker's (where it is) and the producer's (unique)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import count
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+
+from evenq.errors import ArgumentError
+
+__all__ = ["UniqueIds", "host_text", "message_id", "pack_host", "parse_message_id", "unique_id_time"]
+
+_PORT = struct.Struct(">I")
+_OFFSET = struct.Struct(">q")
+_UNIQUE_TAIL = struct.Struct(">IH")
+
+
+@lru_cache(4096)
+def pack_host(text: str) -> bytes:
+    """An address as records hold it: 4 or 16 bytes and the port in 4 more.
+
+    >>> pack_host("127.0.0.1:9876").hex(), len(pack_host("[2001:db8::1]:9876"))
+    ('7f00000100002694', 20)
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        if host.startswith("["):
+            return inet_pton(AF_INET6, host.strip("[]")) + _PORT.pack(int(port))
+        return inet_pton(AF_INET, host) + _PORT.pack(int(port))
+    except (OSError, ValueError, struct.error):
+        raise ArgumentError("host", text, "give 1.2.3.4:9876 or [2001:db8::1]:9876") from None
+
+
+@lru_cache(4096)
+def host_text(packed: bytes) -> str:
+    """The inverse of :func:`pack_host`.
+
+    >>> host_text(bytes.fromhex("7f00000100002694")), host_text(pack_host("[2001:db8::1]:9876"))
+    ('127.0.0.1:9876', '[2001:db8::1]:9876')
+    """
+    (port,) = _PORT.unpack_from(packed, len(packed) - 4)
+    if len(packed) == 8:
+        return f"{inet_ntop(AF_INET, packed[:4])}:{port}"
+    return f"[{inet_ntop(AF_INET6, packed[:16])}]:{port}"
+
+
+def message_id(store_host: bytes, commit_log_offset: int) -> str:
+    """The broker's id of a message: its packed address and the place in its commit log.
+
+    >>> message_id(pack_host("10.0.1.248:10911"), 26797038552950)
+    '0A0001F800002A9F0000185F2BF6C776'
+    """
+    return (store_host + _OFFSET.pack(commit_log_offset)).hex().upper()
+
+
+def parse_message_id(text: str) -> tuple[str, int]:
+    """The broker's address and the place in its commit log.
+
+    >>> parse_message_id("0A0001F800002A9F0000185F2BF6C776")
+    ('10.0.1.248:10911', 26797038552950)
+    """
+    try:
+        packed = bytes.fromhex(text)
+    except ValueError:
+        packed = b""
+    if len(packed) not in (16, 28):
+        raise ArgumentError("msg_id", text, "a broker's message id is 32 hexadecimal digits, or 56 with IPv6")
+    (offset,) = _OFFSET.unpack_from(packed, len(packed) - 8)
+    return host_text(packed[:-8]), offset
+
+
+class UniqueIds:
+    """Makes ids that no other producer makes: address, process, salt, milliseconds of this month, counter.
+
+    ``address`` is 4 or 16 bytes; ``salt`` tells apart what has the same address and process number, give it at random.
+    ``clock`` is the time in seconds, e.g. ``time.time``. Safe to share between threads.
+
+    >>> ids = UniqueIds(address=bytes([10, 0, 0, 1]), pid=4711, salt=0xCAFE, clock=lambda: 1_700_000_000.5)
+    >>> ids.next(), ids.next()
+    ('0A00000112670000CAFE47B761F40000', '0A00000112670000CAFE47B761F40001')
+    """
+
+    __slots__ = ("_clock", "_count", "_month", "_prefix")
+
+    def __init__(self, *, address: bytes, pid: int, salt: int, clock: Callable[[], float]) -> None:
+        if len(address) not in (4, 16):
+            raise ArgumentError("address", address, "give the 4 bytes of an IPv4 address or the 16 of an IPv6 address")
+        self._prefix = f"{address.hex()}{pid & 0xFFFF:04x}{salt & 0xFFFFFFFF:08x}".upper()
+        self._clock = clock
+        self._count = count()
+        self._month = _month_of(clock() * 1000)
+
+    def next(self) -> str:
+        now = int(self._clock() * 1000)
+        start, end = self._month
+        if not start <= now < end:
+            self._month = start, end = _month_of(now)
+        return f"{self._prefix}{now - start:08X}{next(self._count) & 0xFFFF:04X}"
+
+
+def unique_id_time(unique_id: str, now_ms: int) -> int:
+    """When a unique id was made, in milliseconds: it only holds the time since the first of some month, so this is
+    the latest such time that is not after ``now_ms``. The maker's time zone is not known: allow for 14 hours."""
+    try:
+        since, _ = _UNIQUE_TAIL.unpack(bytes.fromhex(unique_id)[-6:])
+    except (ValueError, struct.error):
+        raise ArgumentError("unique_id", unique_id, "a unique id is 32 hexadecimal digits, or 56 with IPv6") from None
+    start, _ = _month_of(now_ms)
+    if start + since > now_ms:
+        start, _ = _month_of(start - 1)
+    return start + int(since)
+
+
+def _month_of(now_ms: float) -> tuple[int, int]:
+    """When the month of a time begins and ends, in milliseconds."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    start = datetime(now.year, now.month, 1, tzinfo=UTC)
+    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+    return int(start.timestamp() * 1000), int(end.timestamp() * 1000)

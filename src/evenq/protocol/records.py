@@ -1,0 +1,259 @@
+"""Messages as brokers store them and as pulls carry them: one record after the other.
+
+A record is 88 bytes of fixed fields (12 more for each host that is IPv6), the body, the topic and the properties::
+
+    total size:4  magic:4  body crc:4  queue id:4  flag:4  queue offset:8  commit log offset:8  sys flag:4
+    born:8  born host:8|20  stored:8  store host:8|20  reconsumed:4  prepared offset:8
+    body size:4  body  topic size:1|2  topic  properties size:2  properties
+
+The magic number tells the two versions apart: a topic of more than 127 bytes needs the second.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from zlib import crc32
+
+from evenq.errors import ArgumentError, ProtocolError, RecordError
+from evenq.model import MessageView
+from evenq.protocol.batch import decode_batch
+from evenq.protocol.compression import decompress
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.ids import host_text, message_id, pack_host
+from evenq.protocol.properties import decode_properties
+
+__all__ = [
+    "COMMIT_LOG_OFFSET_AT",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MIN_RECORD",
+    "QUEUE_OFFSET_AT",
+    "STORE_TIMESTAMP_AT",
+    "body_crc",
+    "decode_messages",
+    "encode_record",
+    "split_records",
+]
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320A8
+
+# Where a store fills in what it only knows when it appends (the last one with an IPv4 born host).
+QUEUE_OFFSET_AT = 20
+COMMIT_LOG_OFFSET_AT = 28
+STORE_TIMESTAMP_AT = 56
+
+# The two lengths that end the shortest record there can be.
+MIN_RECORD = 88 + 3
+
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_BORN_V6 = int(SysFlag.BORN_HOST_V6)
+_STORE_V6 = int(SysFlag.STORE_HOST_V6)
+_HOSTS_V6 = _BORN_V6 | _STORE_V6
+_BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+
+_SIZE = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_TOPIC_V1 = struct.Struct(">b")
+_FIXED = {
+    flags: struct.Struct(f">iIiiiqqiq{20 if flags & _BORN_V6 else 8}sq{20 if flags & _STORE_V6 else 8}siqi")
+    for flags in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
+}
+_FIXED_V4 = _FIXED[0]
+
+
+def body_crc(body: bytes) -> int:
+    """The checksum of a body as it is stored (compressed, if it is): Java drops the sign bit."""
+    return crc32(body) & 0x7FFFFFFF
+
+
+def split_records(body: bytes) -> list[int]:
+    """Where each record begins. Only the chain of sizes is looked at.
+
+    >>> split_records(bytes(88 + 3))
+    Traceback (most recent call last):
+    ...
+    evenq.errors.ProtocolError: a record of 0 bytes at 0 of 91: a record has at least 91
+    """
+    starts: list[int] = []
+    at, end = 0, len(body)
+    size_at, note = _SIZE.unpack_from, starts.append
+    last = end - MIN_RECORD
+    while at <= last:
+        (size,) = size_at(body, at)
+        if size < MIN_RECORD:
+            raise ProtocolError(f"a record of {size} bytes at {at} of {end}: a record has at least {MIN_RECORD}")
+        note(at)
+        at += size
+    if at != end:
+        raise ProtocolError(f"the last record ends at {at}, its bytes at {end}: it is cut off")
+    return starts
+
+
+def decode_messages(
+    body: bytes,
+    *,
+    broker: str = "",
+    check_crc: bool = False,
+    poisoned: list[RecordError] | None = None,
+) -> list[MessageView]:
+    """Read all records of a pull's answer; bodies come decompressed.
+
+    A record that is itself whole but cannot be read (damaged compression, a wrong checksum) raises a RecordError; with
+    a list for ``poisoned`` it is put there instead, and the others are read. A broken chain of records is always a
+    ProtocolError that names the position.
+    """
+    body = bytes(body)
+    messages: list[MessageView] = []
+    for at in split_records(body):
+        try:
+            _decode_one(body, at, broker, check_crc, messages)
+        except RecordError as error:
+            if poisoned is None:
+                raise
+            poisoned.append(error)
+    return messages
+
+
+def _decode_one(data: bytes, at: int, broker: str, check_crc: bool, messages: list[MessageView]) -> None:
+    """Read the record at ``at``, whose total size is known to be there, onto ``messages``."""
+    fixed = _FIXED_V4
+    fields: tuple[Any, ...] = fixed.unpack_from(data, at)
+    sys_flag: int = fields[7]
+    if sys_flag & _HOSTS_V6:
+        fixed = _FIXED[sys_flag & _HOSTS_V6]
+        if len(data) - at < fixed.size:
+            raise ProtocolError(f"a record of {fields[0]} bytes at {at} with IPv6 hosts: it is cut off")
+        fields = fixed.unpack_from(data, at)
+    (size, magic, crc, queue_id, flag, queue_offset, log_offset, _, born, born_host, stored, store_host) = fields[:12]
+    reconsumed, prepared, body_size = fields[12:]
+    body_at = at + fixed.size
+    topic_at, topic_end, end = _variable_part(data, at, size, magic, body_at, body_size)
+    topic = data[topic_at:topic_end].decode(errors="replace")
+    body = data[body_at : body_at + body_size]
+    if check_crc and body_crc(body) != crc:
+        raise RecordError(topic, queue_id, queue_offset, f"its body has checksum {body_crc(body)}, not {crc}")
+    if sys_flag & _COMPRESSED:
+        try:
+            body = decompress(body, sys_flag)
+        except ProtocolError as error:
+            raise RecordError(topic, queue_id, queue_offset, str(error)) from None
+        sys_flag &= ~_COMPRESSED
+    message = MessageView(
+        topic=topic,
+        body=body,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        store_timestamp=stored,
+        born_timestamp=born,
+        born_host=host_text(born_host),
+        store_host=host_text(store_host),
+        commit_log_offset=log_offset,
+        msg_id=message_id(store_host, log_offset),
+        properties=decode_properties(data[topic_end + 2 : end].decode(errors="replace")),
+        sys_flag=sys_flag,
+        flag=flag,
+        body_crc=crc,
+        reconsume_times=reconsumed,
+        prepared_transaction_offset=prepared,
+        store_size=size,
+        broker=broker,
+    )
+    if sys_flag & _BATCH == _BATCH:
+        messages += _unwrap(message)
+    else:
+        messages.append(message)
+
+
+def _variable_part(data: bytes, at: int, size: int, magic: int, body_at: int, body_size: int) -> tuple[int, int, int]:
+    """Where the topic begins and ends and where the properties end. All lengths must fill the record exactly."""
+    limit = at + size
+    topic_size_at = body_at + body_size
+    if magic == MAGIC_V1:
+        length = _TOPIC_V1
+    elif magic == MAGIC_V2:
+        length = _SHORT
+    else:
+        raise ProtocolError(f"a record at {at} with magic number {magic:#x}: {MAGIC_V1:#x} and {MAGIC_V2:#x} are known")
+    if body_size >= 0 and topic_size_at + length.size <= limit:
+        topic_at = topic_size_at + length.size
+        topic_end = topic_at + length.unpack_from(data, topic_size_at)[0]
+        if topic_at <= topic_end <= limit - 2:
+            end = topic_end + 2 + _SHORT.unpack_from(data, topic_end)[0]
+            if end == limit:
+                return topic_at, topic_end, end
+    raise ProtocolError(
+        f"a record of {size} bytes at {at} whose body (of {body_size}), topic and properties do not fit"
+    )
+
+
+def _unwrap(outer: MessageView) -> list[MessageView]:
+    """The messages of a batch that the broker stored as one record: offsets count on from the record's."""
+    try:
+        entries = decode_batch(outer.body)
+    except ProtocolError as error:
+        raise RecordError(outer.topic, outer.queue_id, outer.queue_offset, str(error)) from None
+    return [
+        MessageView(
+            **{name: getattr(outer, name) for name in outer.__struct_fields__}
+            | {
+                "body": entry.body,
+                "flag": entry.flag,
+                "properties": decode_properties(entry.properties),
+                "queue_offset": outer.queue_offset + index,
+            }
+        )
+        for index, entry in enumerate(entries)
+    ]
+
+
+def encode_record(
+    *,
+    topic: str,
+    body: bytes,
+    queue_id: int,
+    queue_offset: int,
+    commit_log_offset: int,
+    born_timestamp: int,
+    born_host: str,
+    store_timestamp: int,
+    store_host: str,
+    properties: str = "",
+    sys_flag: int = 0,
+    flag: int = 0,
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+    crc: int | None = None,
+) -> bytes:
+    """The record of one message. ``body`` is stored as it is, so compress it first and say so in ``sys_flag``;
+    the bits for IPv6 hosts are set here, and ``crc`` is computed unless given. ``properties`` are in wire form.
+    """
+    name, tail = topic.encode(), properties.encode()
+    if len(tail) > 0x7FFF:
+        raise ArgumentError("properties", f"{len(tail)} bytes", "all properties together may have 32767 bytes")
+    if not 0 < len(name) <= 0x7FFF:
+        raise ArgumentError("topic", topic, "a topic has at least one character and at most 32767 bytes")
+    born, store = pack_host(born_host), pack_host(store_host)
+    hosts = (_BORN_V6 if len(born) == 20 else 0) | (_STORE_V6 if len(store) == 20 else 0)
+    magic, length = (MAGIC_V1, _TOPIC_V1) if len(name) <= 0x7F else (MAGIC_V2, _SHORT)
+    fixed = _FIXED[hosts]
+    size = fixed.size + len(body) + length.size + len(name) + 2 + len(tail)
+    head = fixed.pack(
+        size,
+        magic,
+        body_crc(body) if crc is None else crc,
+        queue_id,
+        flag,
+        queue_offset,
+        commit_log_offset,
+        sys_flag & ~_HOSTS_V6 | hosts,
+        born_timestamp,
+        born,
+        store_timestamp,
+        store,
+        reconsume_times,
+        prepared_transaction_offset,
+        len(body),
+    )
+    return b"".join((head, body, length.pack(len(name)), name, _SHORT.pack(len(tail)), tail))
