@@ -1,1 +1,46 @@
-"""To be filled."""
+"""RocketMQ's balancing, pure: data in, data out. No clock, randomness or socket of its own.
+
+- consumers: :func:`strategy`, :func:`assign`, :func:`plan`
+- hashing as Java does it: :func:`java_hash`
+"""
+
+from evenq.balance.hashing import Long, java_hash, ring_hash
+from evenq.balance.ordering import sorted_members, sorted_queues
+from evenq.balance.plan import Plan, plan
+from evenq.balance.registry import STRATEGIES, StrategyLike, as_strategy, assign, strategy
+from evenq.balance.roundrobin import Counter, RoundRobin
+from evenq.balance.selectors import (
+    HashSelector,
+    MachineRoomSelector,
+    RandomSelector,
+    Selector,
+    SelectorLike,
+    as_selector,
+)
+from evenq.balance.strategies import Strategy
+from evenq.model import MessageQueue
+
+__all__ = [
+    "STRATEGIES",
+    "Counter",
+    "HashSelector",
+    "Long",
+    "MachineRoomSelector",
+    "MessageQueue",
+    "Plan",
+    "RandomSelector",
+    "RoundRobin",
+    "Selector",
+    "SelectorLike",
+    "Strategy",
+    "StrategyLike",
+    "as_selector",
+    "as_strategy",
+    "assign",
+    "java_hash",
+    "plan",
+    "ring_hash",
+    "sorted_members",
+    "sorted_queues",
+    "strategy",
+]
