@@ -14,6 +14,7 @@
         ├── RefusedError                the peer answered with an error code
         │   ├── TopicNotFound           … that the topic has no route
         │   └── NoPermission            … that the topic or group may not be used so
+        ├── OffsetsLost                 messages that were to be read are gone from their queue
         └── SendFailed                  a send was tried as often as allowed; holds every attempt
             └── SendTimeout (TimeoutError)  … and its time was used up
 
@@ -32,6 +33,7 @@ __all__ = [
     "EvenqError",
     "LocalError",
     "NoPermission",
+    "OffsetsLost",
     "ProtocolError",
     "RecordError",
     "RefusedError",
@@ -127,6 +129,22 @@ class TopicNotFound(RefusedError):
 
 class NoPermission(RefusedError):
     """The topic or group may not be used this way on that broker."""
+
+
+class OffsetsLost(RemoteError):
+    """Offsets ``start`` to ``stop`` (not included) were to be read, but the queue does not hold them any more."""
+
+    def __init__(self, queue: object, start: int, stop: int, held_from: int, held_to: int) -> None:
+        self.queue = queue
+        self.start = start
+        self.stop = stop
+        self.held_from = held_from
+        self.held_to = held_to
+        super().__init__(
+            f"{queue} no longer holds offsets {start} to {stop - 1}, it holds {held_from} up to {held_to}: "
+            "they were deleted, or the queue began anew. Keep messages longer on the broker, or allow the loss "
+            "(Spark: failOnDataLoss=false) to go on with what is left"
+        )
 
 
 @dataclass(frozen=True, slots=True)

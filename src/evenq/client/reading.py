@@ -1,0 +1,249 @@
+"""Reading ranges of offsets: pulls that overlap, answers in order, nothing assumed about what a broker gives.
+
+A range is cut into segments of about as many offsets as one pull brings, and several segments are asked for at once.
+What comes is checked against what was asked: a segment that is not yet whole is asked for again from where the answer
+ended, records beyond it are cut off. So every offset is read once, in order, however the estimate turns out; it only
+decides how fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from bisect import bisect_left
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from evenq.client.pull import Pulled, pull_command, pulled
+from evenq.client.session import Session
+from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
+from evenq.model import MessageQueue
+from evenq.protocol.command import Command
+from evenq.protocol.filters import EVERYTHING, TAG
+from evenq.protocol.records import QUEUE_OFFSET_AT, split_records
+
+__all__ = ["Chunk", "Pace", "QueueRange", "RangeReader", "raise_loss"]
+
+# Offsets that one pull asks for at most: about 1 MiB of small messages.
+MOST = 4096
+# Segments that are asked for at once, and the bytes that their answers may have together.
+WINDOW = 64
+BUDGET = 16 * 1024 * 1024
+# Every so many segments one tries for twice as many: a broker that was short of memory may give more by now.
+PROBE_EVERY = 256
+# Seconds before each new try of a pull that got no answer.
+PAUSES = (0.05, 0.5, 2.0)
+
+_OFFSET = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueueRange:
+    """The offsets of one queue from ``start`` up to, not including, ``stop``.
+
+    >>> len(QueueRange(MessageQueue("orders", "broker-a", 0), 10, 15))
+    5
+    """
+
+    queue: MessageQueue
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return max(0, self.stop - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The records of some offsets of a queue, as the broker sent them: all that were wanted, none beyond ``stop``."""
+
+    queue: MessageQueue
+    start: int
+    stop: int
+    body: bytes
+
+    def __len__(self) -> int:
+        """How many offsets it covers: at least as many as it has records."""
+        return self.stop - self.start
+
+
+class Pace:
+    """How many offsets of one broker to ask for in a pull, learned from its answers.
+
+    A real broker gives 32 messages, or fewer where they are large or no longer in memory; the embedded one gives what
+    is asked for up to 4 MiB. The first short answer tells which it is.
+
+    >>> pace = Pace()
+    >>> pace.learn(asked=4096, covered=32, size=8000)
+    >>> pace.next_span(), pace.window
+    (32, 64)
+    """
+
+    __slots__ = ("_asked", "_learned", "_size", "known", "span")
+
+    def __init__(self) -> None:
+        self.span = MOST
+        # whether there was any answer yet: until then one pull at a time
+        self.known = False
+        self._learned = False
+        self._size = 0
+        self._asked = 0
+
+    def next_span(self) -> int:
+        self._asked += 1
+        return min(MOST, self.span * 2) if self._asked % PROBE_EVERY == 0 else self.span
+
+    @property
+    def window(self) -> int:
+        """How many segments to ask for at once."""
+        if not self.known:
+            return 1
+        return max(2, min(WINDOW, BUDGET // max(1, self._size)))
+
+    def learn(self, asked: int, covered: int, size: int) -> None:
+        """An answer of ``size`` bytes covered so many of the offsets asked for."""
+        self.known = True
+        self._size = size
+        if covered >= asked:
+            self.span = max(self.span, min(asked, MOST))
+        else:
+            # later on one large message among small ones must not bring the pace down to itself
+            self.span = max(covered, self.span // 2) if self._learned else covered
+            self._learned = True
+
+
+def raise_loss(loss: OffsetsLost) -> None:
+    raise loss
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    segment: QueueRange
+    answer: asyncio.Future[Command]
+    address: str
+
+
+class RangeReader:
+    """Reads ranges over the connections of a session.
+
+    ``on_loss`` hears of offsets that the broker no longer holds. It raises (the default), or returns to go on behind
+    them. With an ``expression`` the broker leaves out what does not match; tags it compares by their hash only, so
+    the caller looks again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        *,
+        expression: str = EVERYTHING,
+        expression_type: str = TAG,
+        on_loss: Callable[[OffsetsLost], None] = raise_loss,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._expression = expression
+        self._expression_type = expression_type
+        self._on_loss = on_loss
+        self._paces: dict[str, Pace] = {}
+
+    async def read(self, ranges: Iterable[QueueRange]) -> AsyncIterator[Chunk]:
+        """All records of the ranges, range after range, offset after offset.
+
+        What is in flight or waits here is bounded: the iterator asks for more only when it is asked for more.
+        """
+        todo = deque(part for part in ranges if part)
+        flying: deque[_Flight] = deque()
+        try:
+            while todo or flying:
+                while todo and len(flying) < self._pace(todo[0].queue).window:
+                    flying.append(await self._launch(self._cut(todo)))
+                async for chunk in self._land(flying.popleft()):
+                    yield chunk
+        finally:
+            for flight in flying:
+                # a future that failed and that nobody looked at would be reported as forgotten
+                _ = flight.answer.cancel() or flight.answer.exception()
+
+    def _pace(self, queue: MessageQueue) -> Pace:
+        return self._paces.setdefault(queue.broker, Pace())
+
+    def _cut(self, todo: deque[QueueRange]) -> QueueRange:
+        """Take the next segment off the ranges that are left."""
+        part = todo.popleft()
+        stop = min(part.stop, part.start + self._pace(part.queue).next_span())
+        if stop < part.stop:
+            todo.appendleft(QueueRange(part.queue, stop, part.stop))
+        return QueueRange(part.queue, part.start, stop)
+
+    async def _launch(self, segment: QueueRange) -> _Flight:
+        """Ask for a segment. A connection that cannot be made is a failed answer, for :meth:`_answer` to deal with."""
+        queue = segment.queue
+        route = await self._session.routes.get(queue.topic)
+        address = route.address(queue.broker)
+        command = pull_command(
+            self._group,
+            queue,
+            segment.start,
+            count=len(segment),
+            expression=self._expression,
+            expression_type=self._expression_type,
+        )
+        try:
+            connection = await self._session.connections.get(address)
+        except ConnectError as error:
+            failed: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return _Flight(segment, failed, address)
+        return _Flight(segment, connection.post(command, self._session.timeouts.pull), address)
+
+    async def _land(self, flight: _Flight) -> AsyncIterator[Chunk]:
+        """The whole segment, with as many more pulls as it takes."""
+        segment = flight.segment
+        while True:
+            chunk = self._accept(segment, await self._answer(flight))
+            if chunk.body:
+                yield chunk
+            segment = QueueRange(segment.queue, chunk.stop, segment.stop)
+            if not segment:
+                return
+            flight = await self._launch(segment)
+
+    async def _answer(self, flight: _Flight) -> Pulled:
+        """What the pull brought. One that got no answer is sent again, after a pause and by a fresh route."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                return pulled(flight.address, await flight.answer)
+            except (ConnectError, RequestTimeout):
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+            with suppress(ConnectError, RequestTimeout):
+                await self._session.routes.refresh(flight.segment.queue.topic)
+            flight = await self._launch(flight.segment)
+
+    def _accept(self, segment: QueueRange, came: Pulled) -> Chunk:
+        """Check an answer against what was asked, and cut it to that."""
+        queue, start, stop = segment.queue, segment.start, segment.stop
+        filtered = self._expression != EVERYTHING
+        if came.moved or (not came.body and not (filtered and came.next_offset > start)):
+            end = min(came.next_offset, stop) if came.next_offset > start else stop
+            self._on_loss(OffsetsLost(queue, start, end, came.min_offset, came.max_offset))
+            return Chunk(queue, start, end, b"")
+        if came.next_offset <= start:
+            raise ProtocolError(f"{queue} at {start}: the broker sent records and says to go on at {came.next_offset}")
+        body = came.body if came.next_offset <= stop else _up_to(came.body, stop)
+        end = min(came.next_offset, stop)
+        self._pace(queue).learn(len(segment), came.next_offset - start, len(came.body))
+        return Chunk(queue, start, end, body)
+
+
+def _up_to(body: bytes, stop: int) -> bytes:
+    """The records with an offset below ``stop``; they are in order."""
+    starts = split_records(body)
+    kept = bisect_left(starts, stop, key=lambda at: _OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0])
+    return body if kept == len(starts) else body[: starts[kept]]
