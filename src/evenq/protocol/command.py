@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from evenq.errors import ProtocolError
+from evenq.errors import ArgumentError, ProtocolError
 from evenq.protocol.lenient import loads
+from evenq.protocol.wire import Int32
 
 __all__ = ["LANGUAGES", "VERSION", "Command", "Serialize"]
 
@@ -30,6 +31,9 @@ LANGUAGES = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP O
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _OTHER = LANGUAGES.index("OTHER")
 
+_MAX_HEADER = 0xFFFFFF
+_BINARY_MARK = 1 << 24
+
 _PREFIX = struct.Struct(">II")
 _BINARY = struct.Struct(">hBhii")
 _SHORT = struct.Struct(">H")
@@ -39,14 +43,14 @@ _INT = struct.Struct(">I")
 class _JsonHeader(msgspec.Struct, rename={"ext": "extFields", "serialize": "serializeTypeCurrentRPC"}):
     """The JSON header, its fields in the order in which the Java client writes them."""
 
-    code: int
+    code: Int32
     ext: dict[str, str] | None = None
-    flag: int = 0
+    flag: Int32 = 0
     language: str = "JAVA"
-    opaque: int = 0
+    opaque: Int32 = 0
     remark: str | msgspec.UnsetType | None = msgspec.UNSET
     serialize: str = "JSON"
-    version: int = 0
+    version: Int32 = 0
 
 
 _decode_json = msgspec.json.Decoder(_JsonHeader).decode
@@ -104,7 +108,9 @@ class Command(msgspec.Struct):
         """The whole frame, length included."""
         serialize = serialize or self.serialize
         header = self._json_header() if serialize == "JSON" else self._binary_header()
-        mark = 0 if serialize == "JSON" else 1 << 24
+        if len(header) > _MAX_HEADER:
+            raise ArgumentError("ext", f"{len(header)} bytes", "header fields must stay under 16 MiB; use the body")
+        mark = 0 if serialize == "JSON" else _BINARY_MARK
         return b"".join((_PREFIX.pack(4 + len(header) + len(self.body), mark | len(header)), header, self.body))
 
     def _json_header(self) -> bytes:
@@ -123,7 +129,12 @@ class Command(msgspec.Struct):
 
     def _binary_header(self) -> bytes:
         language = _LANGUAGE_CODES.get(self.language, _OTHER)
-        parts = [_BINARY.pack(self.code, language, self.version, self.opaque, self.flag)]
+        try:
+            parts = [_BINARY.pack(self.code, language, self.version, self.opaque, self.flag)]
+        except struct.error:
+            # the pop requests have such codes: they cannot be sent this way at all
+            remedy = "a ROCKETMQ header has 16 bits for code and version and 32 for opaque and flag; encode it as JSON"
+            raise ArgumentError("code", self.code, remedy) from None
         remark = (self.remark or "").encode()
         parts += [_INT.pack(len(remark)), remark]
         fields = []
@@ -136,14 +147,14 @@ class Command(msgspec.Struct):
     @classmethod
     def decode(cls, frame: bytes | bytearray | memoryview) -> Command:
         """Read one whole frame, length included."""
-        view = bytes(frame)
+        view = memoryview(frame)
         if len(view) < 8:
             raise ProtocolError(f"a frame of {len(view)} bytes: it must have at least 8")
         length, mark = _PREFIX.unpack_from(view)
         size = mark & 0xFFFFFF
         if length != len(view) - 4 or size > length - 4:
             raise ProtocolError(f"a frame of {len(view)} bytes that says length {length} and header length {size}")
-        header, body = view[8 : 8 + size], view[8 + size :]
+        header, body = bytes(view[8 : 8 + size]), bytes(view[8 + size :])
         match mark >> 24:
             case 0:
                 return cls._from_json(header, body)
@@ -156,7 +167,7 @@ class Command(msgspec.Struct):
     def _from_json(cls, header: bytes, body: bytes) -> Command:
         try:
             h = _decode_json(header)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             h = _read_lenient(header)
         remark = None if h.remark is msgspec.UNSET else h.remark
         return cls(h.code, h.opaque, h.flag, h.version, remark, h.ext or {}, body, h.language, "JSON")

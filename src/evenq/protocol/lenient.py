@@ -7,6 +7,7 @@ The Java broker answers some requests with maps whose keys are numbers (``{0:"12
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
@@ -17,92 +18,117 @@ import msgspec
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 
-__all__ = ["dumps", "loads"]
+__all__ = ["dumps", "loads", "read_queue"]
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
 _QUEUE = frozenset(("topic", "brokerName", "queueId"))
+# Half of a surrogate pair is legal in JSON, but it cannot be written as UTF-8 again, here or by anyone.
+_HALF = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
 _scalar = json.JSONDecoder().raw_decode
 
+ReadObject = Callable[[dict[Any, Any]], Any]
 
-def loads(data: bytes | str) -> Any:
-    """Parse JSON, strictly first (fast), then as fastjson writes it. A queue comes back as one.
+
+def loads(data: bytes | str, *, read_object: ReadObject | None = None) -> Any:
+    """Parse JSON, strictly first (fast), then as fastjson writes it.
+
+    ``read_object`` may turn each object into something else, such as :func:`read_queue`; a key that is an object and
+    stays one comes back as its JSON text.
 
     >>> loads(b'{0:"a",{"x":1}:[{2:3}]}')
     {'0': 'a', '{"x":1}': [{'2': 3}]}
-    >>> loads(b'{{"brokerName":"b","queueId":7,"topic":"t"}:5}')
+    >>> loads(b'{{"brokerName":"b","queueId":7,"topic":"t"}:5}', read_object=read_queue)
     {MessageQueue(topic='t', broker='b', queue_id=7): 5}
     """
     try:
         text = data if isinstance(data, str) else data.decode()
         try:
-            return json.loads(text, object_hook=_queue_or_object)
+            value = json.loads(text, object_hook=read_object)
         except json.JSONDecodeError:
-            value, at = _value(text, _skip(text, 0), 0)
-        if _skip(text, at) != len(text):
-            raise ProtocolError(f"text after the end of JSON at {at}: {text[at : at + 40]!r}")
-        return value
+            value = _Reader(text, read_object).read()
     except (IndexError, ValueError, RecursionError) as error:
         raise ProtocolError(f"neither JSON nor what fastjson writes ({error}): {data[:120]!r}") from None
+    if "\\u" in text and _HALF.search(text.replace("\\\\", "")):
+        raise ProtocolError(f"JSON with half a surrogate pair: {data[:120]!r}")
+    return value
 
 
-def _queue_or_object(found: dict[str, Any]) -> Any:
+def read_queue(found: dict[Any, Any]) -> Any:
+    """An object that has exactly the fields of a queue, as that; any other as it is."""
     if found.keys() == _QUEUE and isinstance(found["queueId"], int):
         return MessageQueue(found["topic"], found["brokerName"], found["queueId"])
     return found
 
 
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _SPACE:
-        at += 1
-    return at
+class _Reader:
+    """Reads one text as fastjson writes it."""
 
+    __slots__ = ("read_object", "text")
 
-def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    if depth > _MAX_DEPTH:
-        raise ProtocolError(f"JSON nested deeper than {_MAX_DEPTH} levels")
-    if text[at] == "{":
-        return _object(text, at, depth)
-    if text[at] == "[":
-        return _array(text, at, depth)
-    return _scalar(text, at)
+    def __init__(self, text: str, read_object: ReadObject | None) -> None:
+        self.text = text
+        self.read_object = read_object or (lambda found: found)
 
+    def read(self) -> Any:
+        value, at = self._value(self._skip(0), 0)
+        at = self._skip(at)
+        if at != len(self.text):
+            raise self._unexpected("the end", at)
+        return value
 
-def _object(text: str, at: int, depth: int) -> tuple[Any, int]:
-    found: dict[Any, Any] = {}
-    at = _skip(text, at + 1)
-    if text[at] == "}":
+    def _skip(self, at: int) -> int:
+        text = self.text
+        while at < len(text) and text[at] in _SPACE:
+            at += 1
+        return at
+
+    def _unexpected(self, wanted: str, at: int) -> ProtocolError:
+        return ProtocolError(f"JSON has {self.text[at : at + 40]!r} at {at} where {wanted} should be")
+
+    def _value(self, at: int, depth: int) -> tuple[Any, int]:
+        if depth > _MAX_DEPTH:
+            raise ProtocolError(f"JSON nested deeper than {_MAX_DEPTH} levels")
+        match self.text[at]:
+            case "{":
+                return self._object(at, depth)
+            case "[":
+                return self._array(at, depth)
+            case _:
+                return _scalar(self.text, at)
+
+    def _object(self, at: int, depth: int) -> tuple[Any, int]:
+        found: dict[Any, Any] = {}
+        at = self._skip(at + 1)
+        while self.text[at] != "}":
+            start = at
+            key, at = self._value(at, depth + 1)
+            if not isinstance(key, str | MessageQueue):
+                key = self.text[start:at]
+            at = self._skip(at)
+            if self.text[at] != ":":
+                raise self._unexpected("':'", at)
+            found[key], at = self._value(self._skip(at + 1), depth + 1)
+            at = self._next(at, "}")
+        return self.read_object(found), at + 1
+
+    def _array(self, at: int, depth: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        at = self._skip(at + 1)
+        while self.text[at] != "]":
+            value, at = self._value(at, depth + 1)
+            found.append(value)
+            at = self._next(at, "]")
         return found, at + 1
-    while True:
-        start = at
-        key, at = _value(text, at, depth + 1)
-        name = key if isinstance(key, str | MessageQueue) else text[start:at]
-        at = _skip(text, at)
-        if text[at] != ":":
-            raise ProtocolError(f"no ':' after a key at {at}: {text[start : start + 40]!r}")
-        found[name], at = _value(text, _skip(text, at + 1), depth + 1)
-        at = _skip(text, at)
-        if text[at] == "}":
-            return _queue_or_object(found), at + 1
-        if text[at] != ",":
-            raise ProtocolError(f"neither ',' nor '}}' at {at}: {text[at : at + 40]!r}")
-        at = _skip(text, at + 1)
 
-
-def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
-    found: list[Any] = []
-    at = _skip(text, at + 1)
-    if text[at] == "]":
-        return found, at + 1
-    while True:
-        value, at = _value(text, at, depth + 1)
-        found.append(value)
-        at = _skip(text, at)
-        if text[at] == "]":
-            return found, at + 1
-        if text[at] != ",":
-            raise ProtocolError(f"neither ',' nor ']' at {at}: {text[at : at + 40]!r}")
-        at = _skip(text, at + 1)
+    def _next(self, at: int, close: str) -> int:
+        """Go over a comma to the next item, or stay at the closing bracket."""
+        at = self._skip(at)
+        if self.text[at] == ",":
+            return self._skip(at + 1)
+        if self.text[at] != close:
+            raise self._unexpected(f"',' or {close!r}", at)
+        return at
 
 
 def dumps(value: object, *, standard: bool = False) -> bytes:

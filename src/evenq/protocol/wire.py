@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+from typing import Annotated, Any, dataclass_transform
 
 import msgspec
 
-__all__ = ["Wire"]
+__all__ = ["Int32", "Int64", "Wire"]
+
+# Java's int and long: a number that would not fit is refused where it enters, not where it is packed.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _WireMeta(msgspec.StructMeta):

@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from evenq.errors import ProtocolError
-from evenq.protocol.lenient import dumps, loads
+from evenq.protocol.lenient import dumps, loads, read_queue
 from evenq.protocol.wire import Wire
 
 __all__ = ["Body"]
@@ -23,7 +23,7 @@ class Body(Wire):
     def decode(cls, data: bytes) -> Self:
         """Read a body. What cannot be read is a ProtocolError that names the body and the place in it."""
         try:
-            return msgspec.convert(_without_nulls(loads(data)), cls, strict=False)
+            return msgspec.convert(_without_nulls(loads(data, read_object=read_queue)), cls, strict=False)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"{cls.__name__}: {error}: {data[:120]!r}") from None
 

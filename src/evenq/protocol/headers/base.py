@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Self
 
 import msgspec
 
 from evenq.errors import ProtocolError
-from evenq.protocol.wire import Wire
+from evenq.protocol.wire import Int32, Int64, Wire
 
 __all__ = ["Header", "Int32", "Int64", "QueueRequest", "TopicRequest"]
-
-# Java's int and long: a number that would not fit is refused where it enters, not where it is packed.
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 # Java writes booleans in lower case; everything else reads the same in both languages.
 _WRITERS = {bool: ("false", "true").__getitem__}

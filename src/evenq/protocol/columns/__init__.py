@@ -1,0 +1,164 @@
+"""Columnar decode: the answers of many pulls straight to one Arrow record batch, no Python object per message.
+
+The chain of record sizes is followed one by one; everything after that is a few numpy and Arrow calls per batch. The
+only messages looked at singly are those with a compressed body. Needs numpy and pyarrow: import it on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from evenq.errors import ArgumentError, ProtocolError, RecordError
+from evenq.model import MessageView, Property
+from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
+from evenq.protocol.columns.layout import Layout, find_layout
+from evenq.protocol.columns.pairs import find_pairs
+from evenq.protocol.compression import decompress
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.records import decode_messages
+
+__all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("broker", pa.string()),
+        ("queue_id", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("born_timestamp", pa.timestamp("us", "UTC")),
+        ("keys", pa.string()),
+        ("tags", pa.string()),
+        ("value", pa.binary()),
+        ("msg_id", pa.string()),
+        ("unique_key", pa.string()),
+        ("reconsume_times", pa.int32()),
+    ]
+)
+SCHEMA_WITH_PROPERTIES = SCHEMA.append(pa.field("properties", pa.map_(pa.string(), pa.string())))
+
+_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+
+
+def schema(include_properties: bool = False) -> pa.Schema:
+    """The columns of a batch: those of the Spark source, in its order."""
+    return SCHEMA_WITH_PROPERTIES if include_properties else SCHEMA
+
+
+def decode_columns(
+    body: bytes,
+    *,
+    broker: str = "",
+    include_properties: bool = False,
+    poisoned: list[RecordError] | None = None,
+) -> pa.RecordBatch:
+    """Read the body of one pull's answer. See :func:`decode_many`, which is better for many small ones."""
+    return decode_many([body], brokers=[broker], include_properties=include_properties, poisoned=poisoned)
+
+
+def decode_many(
+    bodies: Sequence[bytes],
+    *,
+    brokers: Sequence[str],
+    include_properties: bool = False,
+    poisoned: list[RecordError] | None = None,
+) -> pa.RecordBatch:
+    """Read the bodies of many pulls' answers, each from its broker, into one batch, in order.
+
+    Row by row it holds what :func:`evenq.protocol.decode_messages` gives, and errors are the same: a message that
+    cannot be decompressed raises a RecordError, or goes to ``poisoned`` and is left out.
+    """
+    if len(brokers) != len(bodies):
+        raise ArgumentError("brokers", brokers, f"give the name of a broker for each of the {len(bodies)} bodies")
+    layout = find_layout(bodies)
+    if layout is None or ((layout.sys_flag & _BATCH) == _BATCH).any():
+        # what is broken, the object decoder reports best; batches within records are for it as well
+        messages = [
+            message
+            for body, broker in zip(bodies, brokers, strict=True)
+            for message in decode_messages(body, broker=broker, poisoned=poisoned)
+        ]
+        return _from_messages(messages, include_properties)
+    return _from_layout(layout, brokers, include_properties, poisoned)
+
+
+def _from_layout(
+    layout: Layout, brokers: Sequence[str], include_properties: bool, poisoned: list[RecordError] | None
+) -> pa.RecordBatch:
+    value, unreadable = _values(layout, poisoned)
+    properties = cut(layout.data, layout.properties_at, layout.properties_end)
+    _, offsets, text = properties.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(properties) + 1).astype(np.int64)
+    pairs = find_pairs(np.frombuffer(text, np.uint8, int(bounds[-1])) if text else np.empty(0, np.uint8), bounds)
+    rows = pairs.rows()
+    columns = [
+        strings(cut(layout.data, layout.topic_at, layout.topic_end)),
+        pa.array(brokers, pa.string()).take(pa.array(np.repeat(np.arange(len(brokers)), layout.counts))),
+        pa.array(layout.queue_id),
+        pa.array(layout.queue_offset),
+        _times(layout.stored),
+        _times(layout.born),
+        pairs.column(Property.KEYS.encode(), rows),
+        pairs.column(Property.TAGS.encode(), rows),
+        value,
+        hex_column(layout.id_bytes, layout.id_length),
+        pairs.column(Property.UNIQUE_KEY.encode(), rows),
+        pa.array(layout.reconsumed),
+    ]
+    if include_properties:
+        columns.append(pairs.without_repeated(rows).maps())
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema(include_properties))
+    if unreadable:
+        batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), unreadable, invert=True)))
+    return batch
+
+
+def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Array, list[int]]:
+    """The bodies, and the rows of those that cannot be decompressed."""
+    packed = np.flatnonzero(layout.sys_flag & SysFlag.COMPRESSED)
+    if not len(packed):
+        return cut(layout.data, layout.body_at, layout.body_end), []
+    unpacked: list[bytes] = []
+    unreadable: list[int] = []
+    for row in packed.tolist():
+        body = layout.data[layout.body_at[row] : layout.body_end[row]].tobytes()
+        try:
+            unpacked.append(decompress(body, int(layout.sys_flag[row])))
+        except ProtocolError as reason:
+            topic = layout.data[layout.topic_at[row] : layout.topic_end[row]].tobytes().decode(errors="replace")
+            error = RecordError(topic, int(layout.queue_id[row]), int(layout.queue_offset[row]), str(reason))
+            if poisoned is None:
+                raise error from None
+            poisoned.append(error)
+            unpacked.append(b"")
+            unreadable.append(row)
+    use: Ints = np.full(len(layout.body_at), -1, np.int64)
+    use[packed] = np.arange(len(packed))
+    return cut(layout.data, layout.body_at, layout.body_end, extra=unpacked, use=use), unreadable
+
+
+def _times(milliseconds: Ints) -> pa.Array:
+    return pa.array(milliseconds * 1000).view(pa.timestamp("us", "UTC"))
+
+
+def _from_messages(messages: Sequence[MessageView], include_properties: bool) -> pa.RecordBatch:
+    columns: dict[str, list[object]] = {
+        "topic": [message.topic for message in messages],
+        "broker": [message.broker for message in messages],
+        "queue_id": [message.queue_id for message in messages],
+        "offset": [message.queue_offset for message in messages],
+        "timestamp": [message.store_timestamp * 1000 for message in messages],
+        "born_timestamp": [message.born_timestamp * 1000 for message in messages],
+        "keys": [message.properties.get(Property.KEYS) for message in messages],
+        "tags": [message.tags for message in messages],
+        "value": [message.body for message in messages],
+        "msg_id": [message.msg_id for message in messages],
+        "unique_key": [message.unique_key for message in messages],
+        "reconsume_times": [message.reconsume_times for message in messages],
+    }
+    if include_properties:
+        columns["properties"] = [list(message.properties.items()) for message in messages]
+    return pa.RecordBatch.from_pydict(columns, schema=schema(include_properties))

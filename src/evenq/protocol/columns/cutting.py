@@ -1,0 +1,85 @@
+"""Cutting many pieces out of one buffer into an Arrow column, without a Python object for any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from evenq.errors import ArgumentError
+
+__all__ = ["Bytes", "Ints", "cut", "hex_column", "strings", "windows"]
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+# Arrow's string and binary columns count bytes in 31 bits.
+_MOST = 2**31 - 1
+
+_HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
+
+
+def windows(data: Bytes, width: int) -> NDArray[np.void]:
+    """Every run of ``width`` bytes of ``data``, by where it begins: indexing copies whole runs, as fast as memory."""
+    count = max(len(data) - width + 1, 0)
+    return np.ndarray((count,), np.dtype((np.void, width)), data.data if count else bytes(width), strides=(1,))
+
+
+def cut(
+    data: Bytes, begins: Ints, ends: Ints, *, extra: list[bytes] | None = None, use: Ints | None = None
+) -> pa.Array:
+    """The pieces ``data[begins[i]:ends[i]]``, which must not overlap and be in order, as a binary column.
+
+    The offsets of an Arrow column are where its values begin and end. Begins and ends in turn therefore make a column
+    of pieces and gaps over the buffer as it is; taking every second value copies the pieces out, in C++.
+
+    ``extra`` are values from elsewhere; ``use[i]`` is the index of the one to put in place of piece i, or -1.
+    """
+    count = len(begins)
+    if len(data) + sum(map(len, extra or ())) > _MOST:
+        raise ArgumentError("bodies", f"{len(data)} bytes", "decode less than 2 GiB at once")
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2] = begins
+    bounds[1::2] = ends
+    pieces = _binary(bounds, pa.py_buffer(data.data))
+    wanted = np.arange(0, 2 * count, 2)
+    if extra and use is not None:
+        wanted = np.where(use < 0, wanted, len(pieces) + use)
+        pieces = pa.concat_arrays([pieces, pa.array(extra, pa.binary())])
+    return pc.take(pieces, pa.array(wanted), boundscheck=False)
+
+
+def _binary(bounds: NDArray[np.int32], values: pa.Buffer) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), values])
+
+
+def strings(column: pa.Array, *, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A binary column as text, null where not ``present``. What is not UTF-8 is replaced, as Java replaces it."""
+    validity = None
+    if present is not None and not present.all():
+        validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+    _, offsets, values = column.buffers()
+    text = pa.Array.from_buffers(pa.string(), len(column), [validity, offsets, values])
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        found: list[bytes | None] = column.to_pylist()
+        shown = present if present is not None else np.ones(len(column), np.bool_)
+        replaced = [_replace(value) if there else None for value, there in zip(found, shown, strict=True)]
+        return pa.array(replaced, pa.string())
+    return text
+
+
+def _replace(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+def hex_column(data: Bytes, lengths: Any) -> pa.Array:
+    """Rows of bytes, of which the first ``lengths[i]`` count, as upper-case hexadecimal text."""
+    count, width = data.shape
+    digits = _HEX[data].view(np.uint8).reshape(-1)
+    begins = np.arange(count, dtype=np.int64) * (2 * width)
+    return strings(cut(digits, begins, begins + 2 * lengths))

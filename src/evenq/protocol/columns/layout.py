@@ -1,0 +1,137 @@
+"""Where everything is in a buffer of records: one numpy array per field, one element per record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenq.errors import ProtocolError
+from evenq.protocol.columns.cutting import Bytes, Ints, windows
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.records import MAGIC_V1, MAGIC_V2, MIN_RECORD, split_records
+
+__all__ = ["Layout", "find_layout"]
+
+# The fixed fields before the first host, and those after the last one; between them lies the time of storing.
+_HEAD = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">u4"),
+        ("crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("log_offset", "V8"),
+        ("sys_flag", ">i4"),
+        ("born", ">i8"),
+    ]
+)
+_TAIL = np.dtype([("reconsumed", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of all records of a buffer; ``…_at`` and ``…_end`` are positions in it."""
+
+    data: Bytes
+    counts: list[int]  # how many records each of the joined bodies has
+    queue_id: NDArray[np.int32]
+    queue_offset: Ints
+    sys_flag: NDArray[np.int32]
+    born: Ints
+    stored: Ints
+    reconsumed: NDArray[np.int32]
+    id_bytes: Bytes  # rows of the store host and the place in the commit log: what a message id is made of
+    id_length: Ints
+    body_at: Ints
+    body_end: Ints
+    topic_at: Ints
+    topic_end: Ints
+    properties_at: Ints
+    properties_end: Ints
+
+
+def find_layout(bodies: Sequence[bytes]) -> Layout | None:
+    """Find all fields of all records, or None where the lengths in a record do not fit together."""
+    joined = b"".join(bodies)
+    found = _starts(joined, bodies)
+    if found is None:
+        return None
+    starts, counts = found
+    data = np.frombuffer(joined, np.uint8)
+    head = windows(data, _HEAD.itemsize)[starts].view(_HEAD)
+    sys_flag = head["sys_flag"].astype(np.int32)
+    ends = starts + head["size"]
+
+    born_host = np.where(sys_flag & SysFlag.BORN_HOST_V6, 20, 8)
+    store_host = np.where(sys_flag & SysFlag.STORE_HOST_V6, 20, 8)
+    stored_at = starts + _HEAD.itemsize + born_host
+    store_host_at = stored_at + 8
+    tail_at = store_host_at + store_host
+    body_at = tail_at + _TAIL.itemsize
+    if not (body_at <= ends - (MIN_RECORD - 88)).all():
+        return None
+    tail = windows(data, _TAIL.itemsize)[tail_at].view(_TAIL)
+    body_end = body_at + tail["body_size"]
+
+    second = head["magic"] == MAGIC_V2
+    fits = (second | (head["magic"] == MAGIC_V1)) & (tail["body_size"] >= 0) & (body_end <= ends - 3 - second)
+    if not fits.all():
+        return None
+    shorts = windows(data, 2)
+    topic_size = np.where(second, shorts[body_end].view(">i2"), data[body_end].view(np.int8))
+    topic_at = body_end + 1 + second
+    topic_end = topic_at + topic_size
+    if not ((topic_size >= 0) & (topic_end <= ends - 2)).all():
+        return None
+    properties_at = topic_end + 2
+    if not (properties_at + shorts[topic_end].view(">i2") == ends).all():
+        return None
+
+    id_bytes, id_length = _id_bytes(data, store_host_at, store_host, head["log_offset"])
+    return Layout(
+        data=data,
+        counts=counts,
+        queue_id=head["queue_id"].astype(np.int32),
+        queue_offset=head["queue_offset"].astype(np.int64),
+        sys_flag=sys_flag,
+        born=head["born"].astype(np.int64),
+        stored=windows(data, 8)[stored_at].view(">i8").astype(np.int64),
+        reconsumed=tail["reconsumed"].astype(np.int32),
+        id_bytes=id_bytes,
+        id_length=id_length,
+        body_at=body_at,
+        body_end=body_end,
+        topic_at=topic_at,
+        topic_end=topic_end,
+        properties_at=properties_at,
+        properties_end=ends,
+    )
+
+
+def _starts(joined: bytes, bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | None:
+    """Where each record of the joined bodies begins, and how many each body has; None if that cannot be."""
+    try:
+        starts = np.array(split_records(joined), np.int64)
+    except ProtocolError:
+        return None
+    bounds = np.cumsum([0, *map(len, bodies)])
+    first = np.searchsorted(starts, bounds)
+    if not (np.append(starts, len(joined))[first] == bounds).all():
+        return None
+    return starts, np.diff(first).tolist()
+
+
+def _id_bytes(data: Bytes, at: Ints, host: Ints, log_offset: NDArray[np.void]) -> tuple[Bytes, Ints]:
+    """The host and the log offset side by side, in rows as wide as the widest host needs."""
+    width = int(host.max(initial=8))
+    rows = np.empty((len(at), width + 8), np.uint8)
+    rows[:, :width] = windows(data, width)[at].view(np.uint8).reshape(-1, width)
+    offset = (
+        log_offset.view(np.uint8) if log_offset.flags.contiguous else np.ascontiguousarray(log_offset).view(np.uint8)
+    )
+    rows[np.arange(len(at))[:, None], host[:, None] + np.arange(8)] = offset.reshape(-1, 8)
+    return rows, host + 8
