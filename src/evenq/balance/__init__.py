@@ -4,11 +4,14 @@
 - hashing as Java does it: :func:`java_hash`
 """
 
+from evenq.balance.choosing import QueueChooser, RoundRobinChooser
+from evenq.balance.faults import FaultPreset, queue_chooser
 from evenq.balance.hashing import Long, java_hash, ring_hash
 from evenq.balance.ordering import sorted_members, sorted_queues
 from evenq.balance.plan import Plan, plan
 from evenq.balance.registry import STRATEGIES, StrategyLike, as_strategy, assign, strategy
 from evenq.balance.roundrobin import Counter, RoundRobin
+from evenq.balance.routes import PublishRoute
 from evenq.balance.selectors import (
     HashSelector,
     MachineRoomSelector,
@@ -23,13 +26,17 @@ from evenq.model import MessageQueue
 __all__ = [
     "STRATEGIES",
     "Counter",
+    "FaultPreset",
     "HashSelector",
     "Long",
     "MachineRoomSelector",
     "MessageQueue",
     "Plan",
+    "PublishRoute",
+    "QueueChooser",
     "RandomSelector",
     "RoundRobin",
+    "RoundRobinChooser",
     "Selector",
     "SelectorLike",
     "Strategy",
@@ -39,6 +46,7 @@ __all__ = [
     "assign",
     "java_hash",
     "plan",
+    "queue_chooser",
     "ring_hash",
     "sorted_members",
     "sorted_queues",
