@@ -1,0 +1,137 @@
+"""How the sync surface is made of the async one: one event loop in one thread, and methods that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
+
+from evenq.errors import StateError
+
+__all__ = ["Facade", "blocking", "mirrors", "pending"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """An event loop that runs in a daemon thread for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="evenq", daemon=True).start()
+
+
+_lock = threading.Lock()
+_thread: _LoopThread | None = None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process. A fork does not inherit its thread, so the child gets one of its own."""
+    global _thread
+    with _lock:
+        if _thread is None or _thread.pid != os.getpid():
+            _thread = _LoopThread()
+        return _thread.loop
+
+
+class _Inner(Protocol):
+    async def close(self) -> None: ...
+
+
+I = TypeVar("I", bound=_Inner)  # noqa: E741 - the inner object
+
+
+class Facade(Generic[I]):
+    """A sync object over an async one. For any thread; not inside a running event loop, not after a fork."""
+
+    def __init__(self, inner: I) -> None:
+        self._inner = inner
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """End properly and free everything. Safe to call twice."""
+        self._wait(self._inner.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            self._check()
+        except StateError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, _loop())
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            # an interrupt ends the waiting; the work must not go on behind the caller's back
+            future.cancel()
+            raise
+
+    def _in_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain method where the async object lives: nothing of it may be touched from other threads."""
+
+        async def call() -> T:
+            return function(*args, **kwargs)
+
+        return self._wait(call())
+
+    def _check(self) -> None:
+        kind = type(self).__name__
+        if self._pid != os.getpid():
+            raise StateError(
+                f"this {kind} was made in process {self._pid} and cannot be used in its fork {os.getpid()}: "
+                "make a new one here"
+            )
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise StateError(f"evenq.{kind} would block the running event loop: use evenq.aio.{kind} here")
+
+
+def blocking(method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The sync form of an async method: same arguments, waits for the result."""
+
+    @functools.wraps(method)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method(self._inner, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def pending(
+    method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], concurrent.futures.Future[T]]:
+    """The same, giving a :class:`concurrent.futures.Future` at once."""
+
+    @functools.wraps(method)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
+        return self._submit(method(self._inner, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], concurrent.futures.Future[T]]", call)
+
+
+def mirrors(original: Callable[P, Any]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Let an ``__init__`` that only passes its arguments on have the signature of what it passes them to."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        return cast("Callable[Concatenate[Any, P], None]", functools.wraps(original.__init__)(init))
+
+    return decorate

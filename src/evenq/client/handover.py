@@ -1,0 +1,52 @@
+"""Hand-over locks: a queue is read by its new holder only after the old one has let it go.
+
+The lock is the broker's ``LOCK_BATCH_MQ``, taken under the name ``HANDOVER-<group>``, never under the group's own
+name: the real broker sends every retry of a group straight to the dead letter queue while any lock of that group's
+own name is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from evenq.client.remote import Remote, by_broker
+from evenq.errors import RemoteError
+from evenq.model import MessageQueue
+
+__all__ = ["HandoverLocks"]
+
+log = logging.getLogger(__name__)
+
+
+class HandoverLocks:
+    """The locks of one member of one group. ``address_of`` names the master that has a queue."""
+
+    def __init__(self, remote: Remote, group: str, client_id: str, address_of: Callable[[MessageQueue], str]) -> None:
+        self._remote = remote
+        self._name = f"HANDOVER-{group}"
+        self._client_id = client_id
+        self._address_of = address_of
+
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Try for all of them, one request a broker; gives those that are ours now. Renews what is ours already."""
+        granted = await asyncio.gather(*(self._take(part) for part in by_broker(queues).values()))
+        return set().union(*granted)
+
+    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
+        """Give them back: ours, or those of a member that is gone."""
+        await asyncio.gather(*(self._release(part, owner or self._client_id) for part in by_broker(queues).values()))
+
+    async def _take(self, queues: list[MessageQueue]) -> set[MessageQueue]:
+        try:
+            return await self._remote.lock(self._address_of(queues[0]), self._name, self._client_id, queues)
+        except RemoteError as error:
+            log.warning("no hand-over lock on %d queues of %s: %s", len(queues), queues[0].broker, error)
+            return set()
+
+    async def _release(self, queues: list[MessageQueue], owner: str) -> None:
+        try:
+            await self._remote.unlock(self._address_of(queues[0]), self._name, owner, queues)
+        except RemoteError as error:
+            log.warning("hand-over locks of %s on %s end by themselves in 60 s: %s", owner, queues[0].broker, error)

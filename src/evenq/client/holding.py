@@ -1,0 +1,105 @@
+"""A queue that this member holds: what was pulled of it, what runs, and how it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from evenq.client.progress import Progress
+from evenq.client.settings import FlowControl
+from evenq.model import MessageQueue, MessageView
+
+__all__ = ["Holding"]
+
+
+class Holding:
+    """One held queue, from the moment its offset is known until it is let go.
+
+    Messages wait in the order of their offsets and are handed out in that order. So when the queue is dropped, what
+    still waits lies after everything that was handed out: once the running listeners end, one offset says it all.
+    """
+
+    def __init__(self, queue: MessageQueue, start: int, limits: FlowControl) -> None:
+        self.queue = queue
+        self.progress = Progress(start)
+        self.limits = limits
+        # the highest offset that the broker has confirmed; commits never go below it
+        self.committed = start
+        self.dropped = False
+        # whether a dispatcher knows that messages wait here
+        self.announced = False
+        self._waiting: deque[MessageView] = deque()
+        self._running = 0
+        # set while pulls may go on; cleared by flow control
+        self.room = asyncio.Event()
+        self.room.set()
+        # set while no listener runs
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def add(self, messages: Sequence[MessageView], next_offset: int) -> None:
+        """Take what a pull brought."""
+        self.progress.pulled(((m.queue_offset, m.store_size) for m in messages), next_offset)
+        if not self.dropped:
+            self._waiting.extend(messages)
+        self._update_room()
+
+    def jump(self, offset: int) -> None:
+        """Go on at ``offset``, which may be behind: the broker holds nothing at the one that was to come."""
+        if offset >= self.progress.next_offset:
+            self.progress.pulled((), offset)
+        else:
+            self.progress = Progress(offset)
+            self.committed = min(self.committed, offset)
+            self._waiting.clear()
+
+    def take(self, count: int) -> list[MessageView]:
+        """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
+        if self.dropped or not self._waiting:
+            return []
+        batch = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        self._running += 1
+        self._idle.clear()
+        return batch
+
+    def finish(self, batch: Sequence[MessageView]) -> None:
+        """A batch has ended: its messages are consumed or safely on their way back."""
+        self.progress.done(m.queue_offset for m in batch)
+        self.release()
+        self._update_room()
+
+    def release(self) -> None:
+        """A batch has ended without an outcome: it stays unconsumed, and holds the commit where it is."""
+        self._running -= 1
+        if self._running == 0:
+            self._idle.set()
+
+    def drop(self) -> None:
+        """Hand out nothing more. What waits is forgotten here and will be read again by the next holder."""
+        self.dropped = True
+        self._waiting.clear()
+        self.room.set()
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait for the listeners that are running; False when they took longer than ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _update_room(self) -> None:
+        progress, limits = self.progress, self.limits
+        full = (
+            progress.count >= limits.messages or progress.bytes >= limits.bytes or progress.span >= limits.span
+        ) and not self.dropped
+        if full:
+            self.room.clear()
+        else:
+            self.room.set()

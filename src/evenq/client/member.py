@@ -1,0 +1,129 @@
+"""A member of a consumer group: its subscriptions, heartbeat, share of the queues, and commits.
+
+What is done with the messages of a held queue is up to the consumer that owns the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from evenq.balance import StrategyLike, as_strategy
+from evenq.client.handover import HandoverLocks
+from evenq.client.holding import Holding
+from evenq.client.ownership import Ownership
+from evenq.client.rebalance import Rebalancer
+from evenq.client.session import Session
+from evenq.client.settings import FlowControl
+from evenq.client.starting import StartingPoint
+from evenq.errors import ArgumentError, RemoteError, StateError
+from evenq.model import MessageModel, MessageQueue
+from evenq.protocol.bodies import ConsumerData, Subscription
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.command import Command
+from evenq.protocol.filters import subscription
+
+__all__ = ["RETRY_PREFIX", "Member"]
+
+log = logging.getLogger(__name__)
+
+RETRY_PREFIX = "%RETRY%"
+
+
+class Member:
+    """One member. ``started`` is called with every queue that it comes to hold."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        *,
+        strategy: StrategyLike,
+        begin: str | datetime,
+        limits: FlowControl,
+        started: Callable[[Holding], None],
+    ) -> None:
+        if not group or group.split() != [group]:
+            raise ArgumentError("group", group, "give the name of a consumer group, without spaces")
+        self.session = session
+        self.group = group
+        self._starting = StartingPoint.of(begin)
+        self._limits = limits
+        self._subscriptions: dict[str, Subscription] = {}
+        locks = HandoverLocks(session.remote, group, session.client_id, session.routes.address_of)
+        self._ownership = Ownership(
+            session, locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
+        )
+        self.rebalancer = Rebalancer(
+            session, group, as_strategy(strategy), lambda: list(self._subscriptions), self._ownership
+        )
+        self.subscribe(RETRY_PREFIX + group, "*")
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues held now, in Java's order, without those of the group's retry topic."""
+        return [queue for queue in self._ownership.queues if not queue.topic.startswith(RETRY_PREFIX)]
+
+    def subscribe(self, topic: str, expression: str) -> None:
+        self._subscriptions[topic] = subscription(topic, expression, version=time.time_ns() // 1_000_000)
+        self.rebalancer.soon()
+
+    def subscription(self, topic: str) -> Subscription:
+        return self._subscriptions[topic]
+
+    async def join(self) -> None:
+        """Tell the brokers, and begin to rebalance. Returns when every broker that could be reached knows."""
+        if len(self._subscriptions) == 1:
+            raise StateError("no topic is subscribed: call subscribe(topic) first")
+        session = self.session
+        session.consuming(self._heartbeat)
+        session.on(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+        session.routes.on_change.append(lambda old, new: self.rebalancer.soon())
+        for topic in self._subscriptions:
+            try:
+                await session.routes.get(topic)
+            except RemoteError as error:
+                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+                log.log(level, "topic %s cannot be read yet: %s", topic, error)
+        await session.beat()
+        session.spawn(session.every(session.intervals.commit, self.commit_all))
+        session.spawn(session.every(session.intervals.renew_locks, self._ownership.renew))
+        self.rebalancer.start()
+
+    async def leave(self) -> None:
+        """Let everything go, properly: nothing is handed out any more, what runs ends, offsets are committed."""
+        await self.rebalancer.stop()
+        await self._ownership.give_up_all()
+
+    async def commit(self, holding: Holding) -> None:
+        """Store how far the queue is, and wait for the broker's answer. Never backwards."""
+        offset = holding.progress.committable
+        if offset > holding.committed:
+            address = self.session.routes.address_of(holding.queue)
+            await self.session.remote.commit(address, self.group, holding.queue, offset)
+            holding.committed = max(holding.committed, offset)
+
+    async def commit_all(self) -> None:
+        outcomes = await asyncio.gather(*map(self.commit, self._ownership.holdings), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                log.warning("an offset of group %s was not committed: %s", self.group, outcome)
+
+    async def _begin(self, queue: MessageQueue) -> Holding:
+        address = self.session.routes.address_of(queue)
+        start = await self._starting.find(self.session.remote, address, self.group, queue)
+        return Holding(queue, start, self._limits)
+
+    async def _members_changed(self, command: Command) -> None:
+        self.rebalancer.soon()
+
+    def _heartbeat(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            message_model=MessageModel.CLUSTERING.value,
+            consume_from_where=self._starting.where.value,
+            subscription_data_set=list(self._subscriptions.values()),
+        )

@@ -1,0 +1,156 @@
+"""Which queues are ours, step by step: wanted, held, leaving, gone.
+
+::
+
+    (not ours) ──gain──▶ wanted ──locked, offset read──▶ held ──lose──▶ leaving ──committed, unlocked──▶ (not ours)
+                            └────────lose────────▶ (not ours)
+
+A queue is read only while it is held. The lock is taken before the offset is read, and given back after the offset
+is committed, so a queue that changes hands between two members of evenq is read by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from evenq.balance import Plan
+from evenq.client.handover import HandoverLocks
+from evenq.client.holding import Holding
+from evenq.client.session import Session
+from evenq.errors import RemoteError
+from evenq.model import MessageQueue
+
+__all__ = ["Ownership"]
+
+log = logging.getLogger(__name__)
+
+# How often a lock that another member still has is asked for again, and how long at most.
+CLAIM_PAUSE = 0.05
+CLAIM_LIMIT = 30.0
+
+
+class Ownership:
+    """Carries plans out. ``begin`` makes the holding of a locked queue; ``ended`` is called when one is gone."""
+
+    def __init__(
+        self,
+        session: Session,
+        locks: HandoverLocks,
+        begin: Callable[[MessageQueue], Awaitable[Holding]],
+        commit: Callable[[Holding], Awaitable[None]],
+        *,
+        started: Callable[[Holding], None],
+        ended: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._locks = locks
+        self._begin = begin
+        self._commit = commit
+        self._started = started
+        self._ended = ended
+        self._clock = clock
+        # wanted since when
+        self._wanted: dict[MessageQueue, float] = {}
+        self._held: dict[MessageQueue, Holding] = {}
+        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._claiming: asyncio.Task[None] | None = None
+
+    @property
+    def holdings(self) -> list[Holding]:
+        return list(self._held.values())
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What is held now, in Java's order."""
+        return sorted(self._held)
+
+    def held(self, topic: str) -> set[MessageQueue]:
+        return {queue for queue in (*self._held, *self._wanted) if queue.topic == topic}
+
+    def carry_out(self, plan: Plan) -> None:
+        for queue in plan.lose:
+            self._wanted.pop(queue, None)
+            holding = self._held.pop(queue, None)
+            if holding is not None:
+                self._leaving[queue] = self._session.spawn(self._leave(holding))
+        now = self._clock()
+        for queue in plan.gain:
+            # one that is still leaving is looked at again when it is gone
+            if queue not in self._leaving:
+                self._wanted[queue] = now
+        if self._wanted and (self._claiming is None or self._claiming.done()):
+            self._claiming = self._session.spawn(self._claim())
+
+    def members_gone(self, gone: Iterable[str], members: list[str]) -> None:
+        """A dead member cannot give its locks back; the survivor with the lowest id does it in its name."""
+        if members and members[0] == self._session.client_id:
+            everything = [queue for route in self._session.routes.all() for queue in route.readable]
+            for owner in gone:
+                self._session.spawn(self._locks.release(everything, owner=owner))
+
+    async def renew(self) -> None:
+        """Keep the locks of what we hold or are still letting go."""
+        ours = [*self._held, *self._leaving]
+        if ours:
+            kept = await self._locks.take(ours)
+            for queue in set(self._held) - kept:
+                log.warning("the hand-over lock on %s was not renewed: another member may begin to read it", queue)
+
+    async def give_up_all(self) -> None:
+        """Let everything go, properly, and wait for it."""
+        self._wanted.clear()
+        self.carry_out(Plan(lose=tuple(sorted(self._held)), keep=(), gain=()))
+        await asyncio.gather(*self._leaving.values())
+
+    async def _claim(self) -> None:
+        """Ask for the locks of all wanted queues until each is held or no longer wanted."""
+        while self._wanted:
+            asked = dict(self._wanted)
+            granted = await self._locks.take(asked)
+            late = {queue for queue, since in asked.items() if self._clock() - since > CLAIM_LIMIT} - granted
+            for queue in late:
+                log.warning(
+                    "%s is still locked by another member after %.0f s; beginning anyway, messages may come twice",
+                    queue,
+                    CLAIM_LIMIT,
+                )
+            await asyncio.gather(*map(self._take, granted | late))
+            if self._wanted:
+                await asyncio.sleep(CLAIM_PAUSE)
+
+    async def _take(self, queue: MessageQueue) -> None:
+        if queue not in self._wanted:
+            await self._locks.release([queue])
+            return
+        try:
+            holding = await self._begin(queue)
+        except RemoteError as error:
+            log.warning("where to begin in %s is not known yet: %s", queue, error)
+            return
+        if self._wanted.pop(queue, None) is None:
+            # lost while the offset was on its way
+            await self._locks.release([queue])
+            return
+        self._held[queue] = holding
+        self._started(holding)
+
+    async def _leave(self, holding: Holding) -> None:
+        holding.drop()
+        if not await holding.drained(self._session.timeouts.drain):
+            log.warning(
+                "%s is let go while %d messages are still being consumed after %.0f s: they will be seen twice",
+                holding.queue,
+                holding.progress.count,
+                self._session.timeouts.drain,
+            )
+        try:
+            await self._commit(holding)
+        except RemoteError as error:
+            log.warning("the last offset of %s was not committed: %s", holding.queue, error)
+        await self._locks.release([holding.queue])
+        self._leaving.pop(holding.queue, None)
+        self._ended()

@@ -1,0 +1,79 @@
+"""One pull: the request for messages of a queue, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenq.client.remote import Remote, refusal
+from evenq.model import MessageQueue
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.flags import PullFlag
+from evenq.protocol.headers import PullRequest, PullResponse
+
+__all__ = ["Pulled", "pull", "pull_command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What came of a pull: the records as they were sent, and where to go on.
+
+    ``moved`` says that the offset asked for is outside of what the queue holds; ``next_offset`` is then the nearest
+    one that it does hold.
+    """
+
+    body: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    moved: bool = False
+
+
+def pull_command(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    count: int,
+    max_bytes: int | None = None,
+    hold: float = 0.0,
+    expression: str = "*",
+    expression_type: str = "TAG",
+) -> Command:
+    """The request. With ``hold`` the broker may keep it that many seconds until something comes.
+
+    The subscription travels with it: a group needs no heartbeat to pull, and a reconnect no waiting for one.
+    """
+    flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if hold else 0)
+    header = PullRequest(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        max_msg_bytes=max_bytes,
+        sys_flag=int(flags),
+        commit_offset=0,
+        suspend_timeout_millis=round(hold * 1000),
+        subscription=expression,
+        expression_type=expression_type,
+    )
+    return Command(RequestCode.PULL_MESSAGE, ext=header.to_ext())
+
+
+def pulled(address: str, answer: Command) -> Pulled:
+    """Read the answer. Finding nothing is an answer like any other; only refusals are errors."""
+    match answer.code:
+        case ResponseCode.SUCCESS | ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
+            moved = False
+        case ResponseCode.PULL_OFFSET_MOVED:
+            moved = True
+        case _:
+            raise refusal(address, RequestCode.PULL_MESSAGE, answer)
+    header = PullResponse.from_ext(answer.ext)
+    body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+    return Pulled(body, header.next_begin_offset, header.min_offset, header.max_offset, moved)
+
+
+async def pull(remote: Remote, address: str, command: Command, timeout: float) -> Pulled:
+    return pulled(address, await remote.connections.request(address, command, timeout))

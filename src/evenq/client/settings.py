@@ -1,0 +1,65 @@
+"""Settings of the clients, as small frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenq.errors import ArgumentError
+
+__all__ = ["FlowControl", "Intervals", "Timeouts"]
+
+
+def _positive(kind: object, **values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise ArgumentError(f"{type(kind).__name__}.{name}", value, "give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds that each kind of call may take."""
+
+    send: float = 3.0
+    request: float = 3.0
+    connect: float = 3.0
+    # how long the broker may hold a pull that finds nothing; the pull itself gets `pull` seconds on top
+    hold: float = 15.0
+    pull: float = 10.0
+    # how long a lost queue, or a shutdown, waits for the listeners that are running
+    drain: float = 10.0
+
+    def __post_init__(self) -> None:
+        _positive(
+            self, send=self.send, request=self.request, connect=self.connect,
+            hold=self.hold, pull=self.pull, drain=self.drain,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between the things a client does by itself."""
+
+    heartbeat: float = 30.0
+    routes: float = 30.0
+    rebalance: float = 20.0
+    commit: float = 5.0
+    # hand-over locks last 60 s on the broker
+    renew_locks: float = 20.0
+
+    def __post_init__(self) -> None:
+        _positive(
+            self, heartbeat=self.heartbeat, routes=self.routes, rebalance=self.rebalance,
+            commit=self.commit, renew_locks=self.renew_locks,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControl:
+    """What one queue may hold in memory before its pulls wait."""
+
+    messages: int = 1000
+    bytes: int = 100 * 1024 * 1024
+    span: int = 2000
+
+    def __post_init__(self) -> None:
+        _positive(self, messages=self.messages, bytes=self.bytes, span=self.span)

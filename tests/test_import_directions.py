@@ -1,0 +1,71 @@
+"""The layers of DESIGN.md: who may import whom. Imports inside functions count too."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evenq
+
+ROOT = Path(evenq.__file__).parent
+
+# part of evenq -> the other parts that it may import
+ALLOWED = {
+    "_version": set(),
+    "errors": set(),
+    "model": {"errors"},
+    "balance": {"errors", "model"},
+    "protocol": {"errors", "model"},
+    "svg": {"errors"},
+    "client": {"errors", "model", "balance", "protocol"},
+    "aio": {"client"},
+    "broker": {"errors", "model", "protocol"},
+    "testing": {"errors", "model", "protocol", "broker", "client"},
+    "spark": {"errors", "model", "protocol", "client"},
+    "cli": {"_version", "errors", "model", "balance", "protocol", "client", "aio", "broker", "testing", "spark", "svg"},
+    "web": {"errors", "model", "balance", "protocol", "client", "svg"},
+    # the surface itself
+    "__init__": {"_version", "errors", "model", "balance", "client", "aio", "protocol", "testing"},
+}
+
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found.add(node.module or "")
+            if node.module == "evenq":
+                found |= {f"evenq.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "evenq" and name != "evenq"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    assert part in ALLOWED, f"{part} is new: give it a place in the layers"
+    wrong = {name for name in imports(path) if part_of(name) not in ALLOWED[part] | {part}}
+    assert not wrong
+
+
+def test_every_layer_is_there() -> None:
+    present = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in MODULES}
+    assert present == set(ALLOWED)
+
+
+def test_import_evenq_loads_nothing_heavy() -> None:
+    code = "import sys, evenq; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"numpy", "pyarrow", "pandas", "pyspark", "typer", "rich", "starlette", "uvicorn", "lz4", "zstandard"}
+    assert "evenq" in loaded
+    assert not heavy & set(loaded)

@@ -1,0 +1,30 @@
+"""The names that users rely on. A change here is a change of the interface: say so in CHANGELOG.md."""
+
+import importlib
+
+import pytest
+
+PUBLIC = {
+    "evenq": """
+        ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError MachineRoomSelector Message
+        MessageModel MessageQueue MessageView NoPermission Producer ProtocolError PushConsumer RandomSelector RecordError
+        RefusedError RemoteError RequestTimeout Retry SendFailed SendResult SendStatus SendTimeout StateError Timeouts
+        TopicNotFound __version__ aio balance protocol testing
+    """,
+    "evenq.aio": "Producer PushConsumer",
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert sorted(loaded.__all__) == sorted(PUBLIC[module].split())
+    for name in loaded.__all__:
+        assert getattr(loaded, name) is not None
+
+
+def test_an_unknown_name_is_an_ordinary_error() -> None:
+    import evenq
+
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        evenq.nonsense  # noqa: B018
