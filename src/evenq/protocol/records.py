@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320A8
+MAGIC_V2 = 0xDAA320AB
 
 # Where a store fills in what it only knows when it appends (the last one with an IPv4 born host).
 QUEUE_OFFSET_AT = 20
