@@ -23,14 +23,16 @@ LAST_BACKOFF = 3.0
 class _Backoff:
     """When an address that could not be reached may be tried again."""
 
-    __slots__ = ("error", "step", "until")
+    __slots__ = ("error", "step", "tries", "until")
 
     def __init__(self) -> None:
+        self.tries = 0
         self.step = 0.0
         self.until = 0.0
         self.error: ConnectError | None = None
 
     def failed(self, error: ConnectError, now: float) -> None:
+        self.tries += 1
         self.step = min(LAST_BACKOFF, self.step * 2 or FIRST_BACKOFF)
         self.until = now + self.step
         self.error = error
@@ -79,6 +81,11 @@ class Connections:
         """The connection to ``address`` if there is a working one now."""
         connection = self._open.get(address)
         return None if connection is None or connection.closed else connection
+
+    @property
+    def tries(self) -> dict[str, int]:
+        """Failed tries in a row of addresses that could not be reached."""
+        return {address: backoff.tries for address, backoff in self._backoff.items()}
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:
         """Connect where needed, send, wait for the answer: all within ``timeout`` seconds."""
