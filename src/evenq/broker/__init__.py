@@ -1,1 +1,8 @@
-"""To be filled."""
+"""The embedded name server and broker, which real RocketMQ clients use without noticing."""
+
+from evenq.broker.broker import Broker, BrokerSettings
+from evenq.broker.cluster import Cluster
+from evenq.broker.namesrv import NameServer
+from evenq.broker.server import Limits
+
+__all__ = ["Broker", "BrokerSettings", "Cluster", "Limits", "NameServer"]

@@ -1,0 +1,204 @@
+"""One broker: its tables, its store and its server, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from evenq.broker.faults import Faults
+from evenq.broker.flusher import Flusher
+from evenq.broker.groupconfigs import GroupConfigs
+from evenq.broker.groups import ConsumerGroups, ProducerGroups
+from evenq.broker.handlers import dispatch_table
+from evenq.broker.locks import QueueLocks
+from evenq.broker.longpoll import WaitingPulls
+from evenq.broker.offsets import GroupOffsets
+from evenq.broker.registrar import Registrar
+from evenq.broker.server import Connection, Limits, Server
+from evenq.broker.store.commitlog import FILE_SIZE
+from evenq.broker.store.store import Store
+from evenq.broker.topics import Topics
+from evenq.protocol import headers
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.command import Command
+from evenq.protocol.ids import UniqueIds, pack_host
+
+__all__ = ["Broker", "BrokerSettings"]
+
+log = logging.getLogger(__name__)
+
+Flush = Literal["async", "sync"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What a broker is and how it works. ``flush`` is what a sender waits for: the system, or the disk."""
+
+    name: str = "broker-a"
+    cluster: str = "DefaultCluster"
+    flush: Flush = "async"
+    auto_create_topics: bool = True
+    auto_create_groups: bool = True
+    max_message: int = 4 * 1024 * 1024
+    log_file_size: int = FILE_SIZE
+    # how often offsets are saved, the disk is synced and silent members are looked for
+    housekeeping_seconds: float = 0.5
+    limits: Limits = field(default_factory=Limits)
+
+
+class Broker:
+    """A broker on one port, with one data directory. What handlers need of it are its attributes."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        directory: Path,
+        namesrv: Sequence[str],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.address = ""
+        self.started = 0.0
+        self._namesrv = namesrv
+        self._clock = clock
+        self.server = Server(
+            f"broker {settings.name}", settle=self._settle, on_close=self._lost, limits=settings.limits
+        )
+        self.groups: ConsumerGroups[Connection] = ConsumerGroups(clock)
+        self.producers: ProducerGroups[Connection] = ProducerGroups(clock)
+        self.locks = QueueLocks(clock)
+        self._changed_groups: dict[str, None] = {}
+        self._unsaved: dict[Callable[[], None], None] = {}
+        self._saved_offsets = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def faults(self) -> Faults:
+        return self.server.faults
+
+    async def start(self, host: str, port: int) -> None:
+        """Open the store, listen, register. Clients can use the broker when this returns."""
+        self.address = self.server.bind(host, port)
+        loop = asyncio.get_running_loop()
+        self.loop_time = loop.time
+        self.started = self._clock()
+        self._open()
+        self.waiting_pulls = WaitingPulls(loop.call_at, loop.time)
+        await self.server.start(dispatch_table(self))
+        await self._registrar.start()
+        self._tasks = [asyncio.create_task(self._keep_house())]
+
+    def _open(self) -> None:
+        settings, clock = self.settings, self._clock
+        self.store = Store(self.directory, self.address, clock=clock, log_file_size=settings.log_file_size)
+        self.flusher = Flusher(self.store)
+        config = self.store.config
+        self.topics = Topics(
+            settings.cluster,
+            settings.name,
+            clock=clock,
+            saved=config.load_topics(),
+            auto_create=settings.auto_create_topics,
+            changed=self._topics_changed,
+        )
+        self.group_configs = GroupConfigs(
+            clock=clock,
+            saved=config.load_groups(),
+            auto_create=settings.auto_create_groups,
+            changed=lambda: self._unsaved.setdefault(self._save_groups),
+        )
+        self.offsets = GroupOffsets(config.load_offsets())
+        self.unique_ids = UniqueIds(
+            address=pack_host(self.address)[:-4], pid=os.getpid(), salt=random.getrandbits(32), clock=clock
+        )
+        identity = headers.UnregisterBroker(
+            broker_name=settings.name, broker_addr=self.address, cluster_name=settings.cluster, broker_id=0
+        )
+        self._registrar = Registrar(identity, self._namesrv, self.topics.table)
+        self._save_topics()
+        self._save_groups()
+
+    async def stop(self) -> None:
+        """Leave the name servers, break the connections, close the store."""
+        for task in self._tasks:
+            task.cancel()
+        await self._registrar.stop()
+        await self.server.stop()
+        await self.flusher.stop()
+        self._save_offsets()
+        self.store.close()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.housekeeping_seconds)
+            self.flusher.checkpoint()
+            self._save_offsets()
+            self.locks.expire()
+            for connection in self.groups.silent():
+                log.warning("%s: %s was silent too long", self.server.name, connection.address)
+                connection.close()
+
+    def answer_when_durable(self, reply: Command, connection: Connection) -> Command | None:
+        """The answer to a message that was stored: now, or after the disk has it where senders wait for that."""
+        if self.settings.flush == "async":
+            return reply
+        self.flusher.answer_when_synced(reply, connection)
+        return None
+
+    def group_changed(self, group: str) -> None:
+        """Tell the members of a group that it changed: once, when this round of the loop is over."""
+        if not self._changed_groups:
+            asyncio.get_running_loop().call_soon(self._notify)
+        self._changed_groups[group] = None
+
+    def _notify(self) -> None:
+        changed, self._changed_groups = self._changed_groups, {}
+        for name in changed:
+            group = self.groups.get(name)
+            settings = self.group_configs.get(name)
+            if group is None or group.is_broadcasting or settings is None:
+                continue
+            if settings.notify_consumer_ids_changed_enable:
+                ext = headers.GroupRequest(consumer_group=name).to_ext()
+                for connection in group.members:
+                    connection.notify(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext))
+
+    def _lost(self, connection: Connection) -> None:
+        self.waiting_pulls.forget(connection)
+        self.producers.lose(connection)
+        for group in self.groups.lose(connection):
+            self.group_changed(group)
+
+    def _settle(self) -> None:
+        """Make what was done survive this process, before anybody is told of it."""
+        if self._unsaved:
+            unsaved, self._unsaved = self._unsaved, {}
+            for save in unsaved:
+                save()
+        arrived = self.store.settle()
+        if arrived:
+            self.waiting_pulls.arrived(arrived)
+
+    def _topics_changed(self) -> None:
+        self._unsaved.setdefault(self._save_topics)
+        self._registrar.changed()
+
+    def _save_topics(self) -> None:
+        self.store.config.save_topics(self.topics.table())
+
+    def _save_groups(self) -> None:
+        self.store.config.save_groups(self.group_configs.table())
+
+    def _save_offsets(self) -> None:
+        if self.offsets.version != self._saved_offsets:
+            self._saved_offsets = self.offsets.version
+            self.store.config.save_offsets(self.offsets.table())

@@ -1,0 +1,81 @@
+"""The settings of consumer groups on one broker: what a group may do, how often it is redelivered to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from evenq.protocol.bodies import DataVersion, GroupConfig, GroupConfigTable
+
+__all__ = ["GroupConfigs", "group_error"]
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LONGEST = 120
+
+# The groups that a Java broker has from the start, in its order.
+_SYSTEM = (
+    "TOOLS_CONSUMER FILTERSRV_CONSUMER SELF_TEST_C_GROUP CID_ONS-HTTP-PROXY CID_ONSAPI_PULL CID_ONSAPI_PERMISSION "
+    "CID_ONSAPI_OWNER CID_RMQ_SYS_TRANS".split()
+)
+
+
+def group_error(group: str) -> str | None:
+    """What is wrong with a group's name, or None."""
+    if not group.strip():
+        return "the group's name is blank"
+    if not _NAME.fullmatch(group):
+        return f"group {group!r} has characters other than %, |, a-z, A-Z, 0-9, _ and -"
+    if len(group) > _LONGEST:
+        return f"group {group!r} has {len(group)} characters; at most {_LONGEST} are possible"
+    return None
+
+
+class GroupConfigs:
+    """The settings by group. ``changed`` is called after each change, to save it."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        saved: GroupConfigTable | None = None,
+        auto_create: bool = True,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._auto_create = auto_create
+        self._changed = changed
+        saved = saved or GroupConfigTable()
+        self._table = {name: GroupConfig(group_name=name) for name in _SYSTEM} | saved.subscription_group_table
+        self._forbidden = saved.forbidden_table
+        self._version: DataVersion = saved.data_version
+
+    def get(self, group: str) -> GroupConfig | None:
+        """The settings of a group, created where it is missing and that is allowed."""
+        known = self._table.get(group)
+        if known is None and self._auto_create and group_error(group) is None:
+            return self.put(GroupConfig(group_name=group))
+        return known
+
+    def __iter__(self) -> Iterator[GroupConfig]:
+        return iter(self._table.values())
+
+    def put(self, config: GroupConfig) -> GroupConfig:
+        self._table[config.group_name] = config
+        self._touch()
+        return config
+
+    def delete(self, group: str) -> bool:
+        if self._table.pop(group, None) is None:
+            return False
+        self._touch()
+        return True
+
+    def _touch(self) -> None:
+        self._version = self._version.next(int(self._clock() * 1000))
+        self._changed()
+
+    def table(self) -> GroupConfigTable:
+        """All of it, as it is saved."""
+        return GroupConfigTable(
+            subscription_group_table=dict(self._table), forbidden_table=self._forbidden, data_version=self._version
+        )

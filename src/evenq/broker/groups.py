@@ -1,0 +1,150 @@
+"""Who is in which group: the members that heartbeats tell of, and what they subscribe to.
+
+A member is known by its connection. It is gone when it says so, when the connection closes, or after 120 s of silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from evenq.model import MessageModel
+from evenq.protocol.bodies import ConsumerData, Subscription
+
+__all__ = ["SILENCE_SECONDS", "ConsumerGroup", "ConsumerGroups", "Member", "ProducerGroups"]
+
+SILENCE_SECONDS = 120.0
+
+Channel = TypeVar("Channel", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Member(Generic[Channel]):
+    """One client of a group. ``seen`` is the time of its last heartbeat."""
+
+    client_id: str
+    channel: Channel
+    language: str = "OTHER"
+    version: int = 0
+    seen: float = 0.0
+
+
+@dataclass(slots=True)
+class ConsumerGroup(Generic[Channel]):
+    """A group that has members now. The last heartbeat decides how it consumes, as with the Java broker."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = MessageModel.CLUSTERING.value
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Channel, Member[Channel]] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    # of the last heartbeat in the short form; 0 for the long one
+    fingerprint: int = 0
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Each id once, though a client may have more than one connection for a moment."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == MessageModel.BROADCASTING.value
+
+    def subscribe(self, wanted: list[Subscription]) -> bool:
+        """Take over what a member subscribes to; whether that differs from what was known."""
+        changed = False
+        for subscription in wanted:
+            known = self.subscriptions.get(subscription.topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                changed |= known is None or known.sub_string != subscription.sub_string
+                self.subscriptions[subscription.topic] = subscription
+        topics = {subscription.topic for subscription in wanted}
+        for topic in [topic for topic in self.subscriptions if topic not in topics]:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+
+class ConsumerGroups(Generic[Channel]):
+    """RocketMQ's ``consumerTable``. What changes a group says so in its answer: its members are then to be told."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._groups: dict[str, ConsumerGroup[Channel]] = {}
+
+    def get(self, group: str) -> ConsumerGroup[Channel] | None:
+        return self._groups.get(group)
+
+    def __iter__(self) -> Iterator[ConsumerGroup[Channel]]:
+        return iter(self._groups.values())
+
+    def heartbeat(self, data: ConsumerData, member: Member[Channel], *, subscriptions: bool = True) -> bool:
+        """A member is there; whether the group changed. Without ``subscriptions`` they are as before."""
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        known = group.members.get(member.channel)
+        member.seen = self._clock()
+        group.members[member.channel] = member
+        changed = known is None or known.client_id != member.client_id
+        if subscriptions:
+            changed |= group.subscribe(data.subscription_data_set)
+        return changed
+
+    def leave(self, group: str, channel: Channel) -> bool:
+        """A member leaves one group; whether it was in it."""
+        known = self._groups.get(group)
+        if known is None or known.members.pop(channel, None) is None:
+            return False
+        if not known.members:
+            del self._groups[group]
+        return True
+
+    def lose(self, channel: Channel) -> list[str]:
+        """A connection is gone; the groups that changed."""
+        return [name for name in list(self._groups) if self.leave(name, channel)]
+
+    def silent(self) -> list[Channel]:
+        """The connections of members that were not heard of for too long."""
+        limit = self._clock() - SILENCE_SECONDS
+        return list(
+            dict.fromkeys(
+                member.channel
+                for group in self._groups.values()
+                for member in group.members.values()
+                if member.seen < limit
+            )
+        )
+
+
+class ProducerGroups(Generic[Channel]):
+    """The producers, by group. They are counted, and asked about half messages."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[Channel, Member[Channel]]] = {}
+
+    def members(self, group: str) -> list[Member[Channel]]:
+        return list(self._groups.get(group, {}).values())
+
+    def groups(self) -> list[str]:
+        return list(self._groups)
+
+    def heartbeat(self, group: str, member: Member[Channel]) -> None:
+        member.seen = self._clock()
+        self._groups.setdefault(group, {})[member.channel] = member
+
+    def leave(self, group: str, channel: Channel) -> None:
+        members = self._groups.get(group, {})
+        members.pop(channel, None)
+        if group in self._groups and not members:
+            del self._groups[group]
+
+    def lose(self, channel: Channel) -> None:
+        for group in list(self._groups):
+            self.leave(group, channel)

@@ -1,0 +1,29 @@
+"""What a broker does with each request, one file per family; each opens with behaviour, codes and what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenq.broker.handlers.admin import Administration
+from evenq.broker.handlers.groups import Membership
+from evenq.broker.handlers.locks import Locking
+from evenq.broker.handlers.offsets import Offsets
+from evenq.broker.handlers.pull import Pulling
+from evenq.broker.handlers.send import Sending
+from evenq.broker.handlers.topics import TopicAdministration
+from evenq.broker.server import Handler
+
+if TYPE_CHECKING:
+    from evenq.broker.broker import Broker
+
+__all__ = ["dispatch_table"]
+
+FAMILIES = (Sending, Pulling, Membership, Offsets, Locking, TopicAdministration, Administration)
+
+
+def dispatch_table(broker: Broker) -> dict[int, Handler]:
+    """The handler of each request code."""
+    table: dict[int, Handler] = {}
+    for family in FAMILIES:
+        table.update(family(broker).handlers())
+    return table

@@ -1,0 +1,172 @@
+"""Pulling: messages go out.
+
+Behaviour
+    A pull names a queue and an offset and gets what is there, as many as it asked for up to 4 MiB. Where nothing is
+    there yet and the pull may wait, its answer comes with the next message or when its time is up. Tags are compared
+    by hash; the client looks again.
+
+Codes
+    PULL_MESSAGE, LITE_PULL_MESSAGE
+
+Not implemented
+    SQL92 filters, which are refused. Pulls are never sent to a replica: there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from evenq.broker.longpoll import WaitingPull
+from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.store.store import Read, ReadStatus
+from evenq.errors import ArgumentError
+from evenq.protocol import headers
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.filters import TAG, parse_tags, tag_code
+from evenq.protocol.flags import Perm, PullFlag
+
+if TYPE_CHECKING:
+    from evenq.broker.broker import Broker
+
+__all__ = ["Pulling"]
+
+MAX_ANSWER = 4 * 1024 * 1024
+
+_COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
+_SUSPEND = int(PullFlag.SUSPEND)
+_SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
+
+# Java's own names of what came of a read travel as the remark.
+_ANSWERS = {
+    ReadStatus.FOUND: (ResponseCode.SUCCESS, "FOUND"),
+    ReadStatus.NO_MATCH: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+    ReadStatus.EMPTY: (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE"),
+    ReadStatus.AT_END: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
+    ReadStatus.TOO_SMALL: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
+    ReadStatus.TOO_LARGE: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
+}
+
+
+@lru_cache(1024)
+def _codes_of(expression: str | None) -> frozenset[int] | None:
+    """The hashes of the tags of an expression; None for one that takes everything."""
+    return frozenset(map(tag_code, parse_tags(expression or "*"))) or None
+
+
+class Pulling:
+    """The handlers of pulling."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.PULL_MESSAGE: self._pull,
+            RequestCode.LITE_PULL_MESSAGE: self._pull,
+        }
+
+    def _pull(
+        self, request: Command, connection: Connection, *, deadline: float | None = None, last: bool = False
+    ) -> Command | None:
+        """Answer a pull, or let it wait: until ``deadline`` if it waited before, not at all if this is its ``last``
+        try."""
+        header = headers.PullRequest.from_ext(request.ext)
+        self._check(header, connection)
+        codes = self._filter(header)
+        if header.sys_flag & _COMMIT_OFFSET and deadline is None:
+            self._broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
+        found = self._broker.store.read(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit, codes
+        )
+        code, remark = _ANSWERS[found.status]
+        if found.status is ReadStatus.EMPTY and header.queue_offset:
+            code = ResponseCode.PULL_OFFSET_MOVED
+        waits = code == ResponseCode.PULL_NOT_FOUND or (
+            deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        )
+        if waits and header.sys_flag & _SUSPEND and not last:
+            self._park(request, connection, header, found, deadline)
+            return None
+        return request.reply(code, ext=_ext(found), body=found.body, remark=remark)
+
+    def _park(
+        self, request: Command, connection: Connection, header: headers.PullRequest, found: Read, deadline: float | None
+    ) -> None:
+        # Where a filter let nothing through, the next try goes on behind what it has seen.
+        request.ext["queueOffset"] = str(found.next_offset)
+        if deadline is None:
+            deadline = self._broker.loop_time() + header.suspend_timeout_millis / 1000
+
+        def retry(late: bool) -> None:
+            connection.serve([(request, partial(self._pull, deadline=deadline, last=late))])
+
+        self._broker.waiting_pulls.park(WaitingPull(connection, header.topic, header.queue_id, deadline, retry))
+
+    def _check(self, header: headers.PullRequest, connection: Connection) -> None:
+        group = self._broker.group_configs.get(header.consumer_group)
+        if group is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist: create it",
+            )
+        if not group.consume_enable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
+        topic = self._broker.topics.get(header.topic)
+        if topic is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
+        if not topic.perm & Perm.READ:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.address}]",
+            )
+
+    def _filter(self, header: headers.PullRequest) -> Collection[int] | None:
+        """The tag hashes that the group wants; None for everything."""
+        if header.sys_flag & _SUBSCRIPTION:
+            _refuse_sql(header.expression_type)
+            try:
+                return _codes_of(header.subscription)
+            except ArgumentError as error:
+                raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        group = self._broker.groups.get(header.consumer_group)
+        if group is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's group info not exist: no member of {header.consumer_group} sent a heartbeat",
+            )
+        wanted = group.subscriptions.get(header.topic)
+        if wanted is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: {header.consumer_group} does not subscribe to {header.topic}; "
+                f"all members of a group must have the same subscriptions",
+            )
+        if wanted.sub_version < header.sub_version:
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        _refuse_sql(wanted.expression_type)
+        return wanted.code_set or None
+
+
+def _refuse_sql(expression_type: str | None) -> None:
+    if expression_type and expression_type != TAG:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
+        )
+
+
+def _ext(found: Read) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(found.next_offset),
+        "minOffset": str(found.min_offset),
+        "maxOffset": str(found.max_offset),
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }

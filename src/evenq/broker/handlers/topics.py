@@ -1,0 +1,117 @@
+"""Administration of topics and groups: create, change, delete, list.
+
+Behaviour
+    A change is saved and registered with the name servers at once. A deleted topic's messages stay in the log until
+    that is cleaned; its queues and offsets are gone.
+
+Codes
+    UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG,
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, DELETE_SUBSCRIPTIONGROUP,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_SUBSCRIPTIONGROUP_CONFIG
+
+Not implemented
+    Attributes of topics, lists of topics in one request, static topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenq.broker.groupconfigs import group_error
+from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.topics import topic_error
+from evenq.protocol import bodies, headers
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+
+if TYPE_CHECKING:
+    from evenq.broker.broker import Broker
+
+__all__ = ["TopicAdministration"]
+
+
+class TopicAdministration:
+    """The handlers of topics' and groups' settings."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self._put_topic,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._all_topics,
+            RequestCode.GET_TOPIC_CONFIG: self._topic,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put_group,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._group,
+        }
+
+    def _put_topic(self, request: Command, connection: Connection) -> Command:
+        header = headers.CreateTopic.from_ext(request.ext)
+        error = topic_error(header.topic)
+        if error is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, error)
+        if header.topic in self._broker.topics.system:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic.")
+        self._broker.topics.put(
+            bodies.TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=header.topic_filter_type,
+                topic_sys_flag=header.topic_sys_flag or 0,
+                order=header.order,
+            )
+        )
+        return request.reply()
+
+    def _delete_topic(self, request: Command, connection: Connection) -> Command:
+        topic = headers.DeleteTopic.from_ext(request.ext).topic
+        if topic in self._broker.topics.system:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+        self._broker.topics.delete(topic)
+        self._broker.offsets.forget_topic(topic)
+        self._broker.store.delete_topic(topic)
+        return request.reply()
+
+    def _all_topics(self, request: Command, connection: Connection) -> Command:
+        return request.reply(body=self._broker.topics.table().encode())
+
+    def _topic(self, request: Command, connection: Connection) -> Command:
+        topic = request.ext.get("topic", "")
+        config = self._broker.topics.get(topic)
+        if config is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        return request.reply(body=config.encode())
+
+    def _system_topics(self, request: Command, connection: Connection) -> Command:
+        return request.reply(body=bodies.TopicNames(topic_list=sorted(self._broker.topics.system)).encode())
+
+    def _put_group(self, request: Command, connection: Connection) -> Command:
+        config = bodies.GroupConfig.decode(request.body)
+        error = group_error(config.group_name)
+        if error is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, error)
+        self._broker.group_configs.put(config)
+        return request.reply()
+
+    def _delete_group(self, request: Command, connection: Connection) -> Command:
+        header = headers.DeleteGroup.from_ext(request.ext)
+        self._broker.group_configs.delete(header.group_name)
+        if header.clean_offset:
+            self._broker.offsets.forget_group(header.group_name)
+        return request.reply()
+
+    def _all_groups(self, request: Command, connection: Connection) -> Command:
+        return request.reply(body=self._broker.group_configs.table().encode())
+
+    def _group(self, request: Command, connection: Connection) -> Command:
+        name = headers.GroupConfigRequest.from_ext(request.ext).group
+        config = self._broker.group_configs.get(name)
+        if config is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {name}")
+        return request.reply(body=config.encode())

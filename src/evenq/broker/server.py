@@ -1,0 +1,323 @@
+"""The shell that name server and broker share: connections, dispatch by request code, back pressure.
+
+A handler is a plain function from a request and its connection to the answer; None means that the answer comes later
+(or never, for a one-way request). No task is made per request: the requests of one read are handled in a row, then
+``settle`` is called once (the broker writes its log there), then their answers leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from evenq.broker.faults import Fault, Faults
+from evenq.errors import ConnectError, EvenqError, ProtocolError, RequestTimeout, StateError
+from evenq.protocol.codes import ResponseCode, name_of
+from evenq.protocol.command import ONEWAY, Command
+from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
+
+__all__ = ["Connection", "Handler", "Limits", "Refusal", "Server"]
+
+log = logging.getLogger(__name__)
+
+# Answers are gathered up to here before they are written: it bounds what one read of many requests can make.
+_WRITE_AT = 256 * 1024
+
+# how long a server that stops waits for peers to take what was written for them
+_LAST_ANSWERS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server takes: bytes of a frame, connections at a time, bytes held for a peer that does not read."""
+
+    frame: int = DEFAULT_LIMIT
+    connections: int = 10_000
+    unread: int = 1024 * 1024
+
+
+class Refusal(EvenqError):
+    """What a handler raises to answer with an error code; ``remark`` tells the peer why, and what it can do."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        self.code = code
+        self.remark = remark
+        super().__init__(remark)
+
+
+class Connection(asyncio.Protocol):
+    """One peer. Requests are answered in order, except those whose handler answers later."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.address = "?"
+        # the peer's address as it stands in message records: 4 or 16 bytes of address, 4 of port
+        self.host_bytes = b""
+        self._parser = FrameParser(server.limits.frame)
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        # requests that came while the peer did not read its answers
+        self._todo: deque[tuple[Command, Handler]] = deque()
+        self._asked: dict[int, asyncio.Future[Command]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.address = f"[{host}]:{port}" if family is socket.AF_INET6 else f"{host}:{port}"
+        self.host_bytes = socket.inet_pton(family, host) + port.to_bytes(4, "big")
+        transport.set_write_buffer_limits(high=self.server.limits.unread)
+        self.server.opened(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._todo.clear()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectError(self.address, "it was closed before the answer came"))
+        self._asked.clear()
+        self.server.closed(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            commands = self._parser.feed(data)
+        except ProtocolError as error:
+            log.warning("%s: closing %s, which sent %s", self.server.name, self.address, error)
+            self.close()
+            return
+        find = self.server.find
+        self.serve([(command, find(command.code)) for command in commands])
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+        todo, self._todo = self._todo, deque()
+        self.serve(todo)
+
+    def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
+        """Handle requests with the handler named for each, and write their answers."""
+        answers: list[bytes] = []
+        size = 0
+        for request, handler in requests:
+            if self._paused:
+                self._todo.append((request, handler))
+                continue
+            answer = self._answer(request, handler)
+            if answer is not None:
+                answers.append(answer)
+                size += len(answer)
+                if size > _WRITE_AT:
+                    self._write(answers)
+                    size = 0
+        self._write(answers)
+
+    def _answer(self, request: Command, handler: Handler) -> bytes | None:
+        if request.flag & 1:
+            self._take_answer(request)
+            return None
+        faults = self.server.faults
+        if faults:
+            fault = faults.take(request)
+            if fault is not None:
+                return self._suffer(request, handler, fault)
+        reply = self.server.call(handler, request, self)
+        return None if reply is None or request.flag & ONEWAY else reply.encode()
+
+    def _write(self, answers: list[bytes]) -> None:
+        self.server.settle()
+        if answers and self._transport is not None:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        answers.clear()
+
+    def send(self, *commands: Command) -> None:
+        """Send answers that their handlers left for later, or one-way requests."""
+        if self._transport is not None:
+            self._transport.write(b"".join([command.encode() for command in commands]))
+
+    def notify(self, command: Command) -> None:
+        """Send a request that wants no answer."""
+        command.flag |= ONEWAY
+        command.opaque = next(self.server.opaques)
+        self.send(command)
+
+    async def ask(self, command: Command, timeout: float) -> Command:
+        """Send a request to the peer and wait for its answer."""
+        command.opaque = next(self.server.opaques)
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._asked[command.opaque] = future
+        try:
+            self.send(command)
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise RequestTimeout(self.address, name_of(command.code), timeout) from None
+        finally:
+            self._asked.pop(command.opaque, None)
+
+    def _take_answer(self, answer: Command) -> None:
+        future = self._asked.get(answer.opaque)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _suffer(self, request: Command, handler: Handler, fault: Fault) -> bytes | None:
+        if fault.delay:
+            asyncio.get_running_loop().call_later(fault.delay, self._suffer_late, request, handler, fault)
+            return None
+        return self._suffer_now(request, handler, fault)
+
+    def _suffer_late(self, request: Command, handler: Handler, fault: Fault) -> None:
+        answer = self._suffer_now(request, handler, fault)
+        self._write([] if answer is None else [answer])
+
+    def _suffer_now(self, request: Command, handler: Handler, fault: Fault) -> bytes | None:
+        if fault.close:
+            self.close()
+        elif fault.error is not None:
+            return request.reply(fault.error, remark=fault.remark).encode()
+        elif not fault.drop:
+            reply = self.server.call(handler, request, self)
+            if reply is not None and not fault.mute and not request.is_oneway:
+                return reply.encode()
+        return None
+
+    def finish(self) -> None:
+        """Close the connection when what was written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def close(self) -> None:
+        """Break the connection; what was not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address})"
+
+
+Handler = Callable[[Command, Connection], Command | None]
+
+
+class Server:
+    """Listens, keeps its connections, knows the handler of each request code."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        settle: Callable[[], None] = lambda: None,
+        on_close: Callable[[Connection], None] = lambda connection: None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.name = name
+        self.limits = limits or Limits()
+        self.faults = Faults()
+        self.settle = settle
+        self.connections: set[Connection] = set()
+        self.opaques = itertools.count(1)
+        self._handlers: Mapping[int, Handler] = {}
+        self._on_close = on_close
+        self._socket: socket.socket | None = None
+        # set while there are no connections
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._listener: asyncio.Server | None = None
+
+    def bind(self, host: str, port: int) -> str:
+        """Take the port (a free one for 0) without listening yet; the address that clients will find it at."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            reason = error.strerror or str(error)
+            raise StateError(
+                f"the {self.name} cannot listen on {host}:{port}: {reason}; "
+                f"stop what listens there, or give another port"
+            ) from None
+        taken = self._socket.getsockname()[1]
+        return f"[{host}]:{taken}" if family is socket.AF_INET6 else f"{host}:{taken}"
+
+    async def start(self, handlers: Mapping[int, Handler]) -> None:
+        """Listen on the port that was taken, and answer by ``handlers``."""
+        assert self._socket is not None, "bind first"
+        self._handlers = handlers
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Connection(self), sock=self._socket, backlog=1024)
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections; a peer that does not take its last answers loses them."""
+        if self._listener is not None:
+            self._listener.close()
+        elif self._socket is not None:
+            self._socket.close()
+        for connection in list(self.connections):
+            connection.finish()
+        try:
+            async with asyncio.timeout(_LAST_ANSWERS):
+                await self._idle.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.close()
+            await self._idle.wait()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    def find(self, code: int) -> Handler:
+        return self._handlers.get(code, self._refuse)
+
+    def call(self, handler: Handler, request: Command, connection: Connection) -> Command | None:
+        """The handler's answer; where it fails, the answer that says so."""
+        try:
+            return handler(request, connection)
+        except Refusal as refusal:
+            return request.reply(refusal.code, remark=refusal.remark)
+        except EvenqError as error:
+            log.warning("%s: %s of %s: %s", self.name, name_of(request.code), connection.address, error)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except Exception as error:
+            log.exception("%s: %s of %s failed", self.name, name_of(request.code), connection.address)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+    def _refuse(self, request: Command, connection: Connection) -> Command:
+        known = name_of(request.code)
+        log.info("%s: %s asked for %s, which is not supported", self.name, connection.address, known)
+        return request.reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            remark=f"request code {request.code} ({known}) is not supported by this {self.name}",
+        )
+
+    def opened(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self._idle.clear()
+        if len(self.connections) > self.limits.connections:
+            log.warning(
+                "%s: refusing %s, there are %d connections already",
+                self.name,
+                connection.address,
+                self.limits.connections,
+            )
+            connection.close()
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._idle.set()
+        self._on_close(connection)

@@ -1,0 +1,1 @@
+"""The store of a broker: RocketMQ's own layout on disk."""

@@ -1,0 +1,87 @@
+"""Reading records in the commit log where they lie, to find out whether they are whole and which queue they are of."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import NamedTuple
+
+from evenq.broker.store.commitlog import BLANK_MAGIC
+from evenq.protocol.filters import tag_code
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.properties import decode_properties
+from evenq.protocol.records import MAGIC_V1, MAGIC_V2, body_crc
+
+__all__ = ["BLANK", "Entry", "read_entry", "store_time"]
+
+_HEAD = struct.Struct(">iIiiiqqi")
+_BORN_AT = _HEAD.size + 8
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+
+_BORN_V6 = int(SysFlag.BORN_HOST_V6)
+_STORE_V6 = int(SysFlag.STORE_HOST_V6)
+
+
+class Entry(NamedTuple):
+    """What the store must know of a record."""
+
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    store_time: int
+    sys_flag: int
+
+
+# Stands for the marker that fills the rest of a file.
+BLANK = Entry(0, "", 0, 0, 0, 0, 0)
+
+
+def read_entry(data: mmap.mmap | bytes, at: int, log_offset: int) -> Entry | None:
+    """The record at ``at``, which says of itself that it is at ``log_offset``; None where no whole record is.
+
+    Whole means: the lengths fit together, the body has its checksum, and nothing of the rest is missing. A write that
+    was cut off leaves zeros, which neither a topic nor properties hold.
+    """
+    room = len(data) - at
+    if room < 8:
+        return None
+    size, magic = _INT.unpack_from(data, at)[0], int.from_bytes(data[at + 4 : at + 8], "big")
+    if magic == BLANK_MAGIC:
+        return BLANK
+    if magic not in (MAGIC_V1, MAGIC_V2) or not _HEAD.size < size <= room:
+        return None
+    record = data[at : at + size]
+    try:
+        return _parse(record, magic, log_offset)
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+
+
+def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
+    size, _, crc, queue_id, _, queue_offset, own_offset, sys_flag = _HEAD.unpack_from(record)
+    stored_at = _BORN_AT + (20 if sys_flag & _BORN_V6 else 8)
+    body_at = stored_at + 8 + (20 if sys_flag & _STORE_V6 else 8) + 4 + 8 + 4
+    (body_size,) = _INT.unpack_from(record, body_at - 4)
+    topic_at = body_at + body_size + (1 if magic == MAGIC_V1 else 2)
+    topic_size = record[topic_at - 1] if magic == MAGIC_V1 else _SHORT.unpack_from(record, topic_at - 2)[0]
+    tail_at = topic_at + topic_size + 2
+    (tail_size,) = _SHORT.unpack_from(record, tail_at - 2)
+    topic, tail = record[topic_at : tail_at - 2], record[tail_at:]
+    if own_offset != log_offset or body_size < 0 or tail_at + tail_size != size:
+        return None
+    if 0 in topic or 0 in tail or body_crc(record[body_at : body_at + body_size]) != crc:
+        return None
+    tags = decode_properties(tail.decode()).get("TAGS")
+    (stored,) = _LONG.unpack_from(record, stored_at)
+    return Entry(size, topic.decode(), queue_id, queue_offset, tag_code(tags), stored, sys_flag)
+
+
+def store_time(record: bytes) -> int:
+    """When a record was stored, in milliseconds."""
+    (sys_flag,) = _INT.unpack_from(record, _HEAD.size - 4)
+    (stored,) = _LONG.unpack_from(record, _BORN_AT + (20 if sys_flag & _BORN_V6 else 8))
+    return int(stored)

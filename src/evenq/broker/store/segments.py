@@ -1,0 +1,161 @@
+"""A run of files of one fixed size that together are one long array of bytes.
+
+RocketMQ keeps its commit log and its consume queues this way: each file is named by the position of its first byte
+in twenty digits, has its full size from the start (sparse: it takes what is written) and is filled from the front.
+
+Writes go through the file, not through a map: a full disk is then an ``OSError`` for one sender, not a ``SIGBUS``
+for the process, and what was written survives the process whatever kills it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from evenq.errors import StateError
+
+__all__ = ["Segment", "Segments"]
+
+
+class Segment:
+    """One file of the run, open for reading and writing at any position."""
+
+    __slots__ = ("_fd", "_map", "_named", "end", "path", "size", "start")
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.start = int(path.name)
+        self.size = size
+        self.end = self.start + size
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._map: mmap.mmap | None = None
+        # whether the file's name is known to be on the disk too, not only its content
+        self._named = False
+        if os.fstat(self._fd).st_size != size:
+            os.ftruncate(self._fd, size)
+
+    def write(self, at: int, data: memoryview) -> None:
+        position = at - self.start
+        while data:
+            written = os.pwrite(self._fd, data, position)
+            position += written
+            data = data[written:]
+
+    def read(self, at: int, size: int) -> bytes:
+        return os.pread(self._fd, size, at - self.start)
+
+    @property
+    def map(self) -> mmap.mmap:
+        """The whole file for reading: the cheap way to take many small slices."""
+        if self._map is None:
+            self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+        return self._map
+
+    def unload(self) -> None:
+        """Give back the memory of the pages that were read; they stay in the system's cache."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def zero_from(self, at: int) -> None:
+        """Make everything from ``at`` on a hole again."""
+        os.ftruncate(self._fd, at - self.start)
+        os.ftruncate(self._fd, self.size)
+
+    def sync(self) -> None:
+        """Return when everything written is on the disk. May run in another thread than the writes."""
+        if not self._named:
+            directory = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+            self._named = True
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._map is not None:
+            self._map.close()
+        os.close(self._fd)
+
+
+class Segments:
+    """The files of one directory, in order, each ``size`` bytes long.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as root:
+    ...     run = Segments(Path(root), 16)
+    ...     run.write(0, b"0123456789abcdefXYZ")
+    ...     [file.path.name[-2:] for file in run.files], run.read(14, 4)
+    (['00', '16'], b'efXY')
+    """
+
+    __slots__ = ("directory", "files", "size")
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.directory = directory
+        self.size = size
+        names = sorted(path for path in directory.glob("*") if path.name.isdigit()) if directory.is_dir() else []
+        for path in names:
+            if path.stat().st_size not in (0, size):
+                raise StateError(
+                    f"{path} has {path.stat().st_size} bytes and must have {size}: the data directory was written with "
+                    f"another file size; start with that size, or with another directory"
+                )
+        self.files = [Segment(path, size) for path in names]
+
+    @property
+    def start(self) -> int:
+        """The first position that is still kept."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """The position after the last file; how far it is filled is for the owner to know."""
+        return self.files[-1].end if self.files else 0
+
+    def at(self, position: int) -> Segment:
+        """The file that holds ``position``, which must be within the run."""
+        return self.files[(position - self.files[0].start) // self.size]
+
+    def extend(self, position: int) -> Segment:
+        """The file that holds ``position``; a new one where the run ends exactly there."""
+        if self.files and position < self.end:
+            return self.at(position)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        start = position // self.size * self.size
+        self.files.append(Segment(self.directory / f"{start:020d}", self.size))
+        return self.files[-1]
+
+    def write(self, at: int, data: bytes | bytearray) -> None:
+        with memoryview(data) as view:
+            done = 0
+            while done < len(view):
+                segment = self.extend(at + done)
+                piece = view[done : done + segment.end - at - done]
+                segment.write(at + done, piece)
+                done += len(piece)
+
+    def read(self, at: int, size: int) -> bytes:
+        segment = self.at(at)
+        if at + size <= segment.end:
+            return segment.read(at, size)
+        room = segment.end - at
+        return segment.read(at, room) + self.read(segment.end, size - room)
+
+    def cut(self, position: int) -> None:
+        """Forget everything from ``position`` on: later files are removed, the rest of this one becomes a hole."""
+        while self.files and self.files[-1].start >= position:
+            self.drop(self.files[-1])
+        if self.files and position < self.end:
+            self.at(position).zero_from(position)
+
+    def drop(self, segment: Segment) -> None:
+        self.files.remove(segment)
+        segment.close()
+        segment.path.unlink()
+
+    def close(self) -> None:
+        for segment in self.files:
+            segment.close()
+        self.files = []

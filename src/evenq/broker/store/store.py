@@ -1,0 +1,313 @@
+"""The store of one broker: messages in, messages out, by topic, queue and offset.
+
+Everything runs on the broker's one thread, except :meth:`Store.sync`, which waits for the disk and may run elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from evenq.broker.store.checkpoint import AbortFile, Checkpoint
+from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
+from evenq.broker.store.config import ConfigFiles
+from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
+from evenq.broker.store.recovery import recover
+from evenq.broker.store.scan import BLANK, read_entry, store_time
+from evenq.model import MessageView
+from evenq.protocol.filters import tag_code
+from evenq.protocol.records import MIN_RECORD, decode_messages, encode_record
+
+__all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored"]
+
+log = logging.getLogger(__name__)
+
+# A filter that lets nothing through may look at so many messages of one read.
+_MAX_SCAN = 16_000
+
+
+class Incoming(NamedTuple):
+    """A message to be stored. ``properties`` are in wire form, hosts as ``address:port``, times in milliseconds."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    tags: str | None
+    born_timestamp: int
+    born_host: str
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Stored(NamedTuple):
+    """Where a message is: in its queue, and in the commit log."""
+
+    queue_offset: int
+    log_offset: int
+
+
+class ReadStatus(Enum):
+    """What came of a read."""
+
+    FOUND = "messages are there"
+    NO_MATCH = "the filter lets none of the next ones through"
+    EMPTY = "the queue holds nothing and never did"
+    AT_END = "the next message is still to come"
+    TOO_SMALL = "the offset is no longer kept"
+    TOO_LARGE = "the offset is beyond the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The records that were read, one behind the other, and where to go on."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    count: int = 0
+
+
+class Store:
+    """A data directory, open for one broker."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store_host: str,
+        *,
+        clock: Callable[[], float],
+        log_file_size: int = FILE_SIZE,
+        queue_file_units: int = FILE_UNITS,
+    ) -> None:
+        self._directory = directory
+        self._store_host = store_host
+        self._clock = clock
+        self._queue_file_units = queue_file_units
+        self._checkpoint_path = directory / "checkpoint"
+        self._abort = AbortFile(directory / "abort")
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        # queues with units that are only in memory
+        self._dirty: set[ConsumeQueue] = set()
+        # queues that got messages since the log was last written out
+        self._arrived: dict[tuple[str, int], None] = {}
+        self.config = ConfigFiles(directory / "config")
+        self.log = CommitLog(directory / "commitlog", log_file_size)
+        self._checkpoint = Checkpoint.load(self._checkpoint_path)
+        self._last_time = 0
+        self._open()
+
+    def _open(self) -> None:
+        for directory in sorted((self._directory / "consumequeue").glob("*/*")):
+            if directory.name.isdigit():
+                self.queue(directory.parent.name, int(directory.name))
+        clean = not self._abort.found
+        found = recover(self.log, list(self._queues.values()), self.queue, self._checkpoint, clean=clean)
+        if not clean:
+            log.info("%s: read %d bytes of the log after an unclean end", self._directory, found.scanned)
+        self._last_time = found.last_time
+        self._dirty.update(self._queues.values())
+        self._abort.raise_()
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The consume queue, made where it is missing."""
+        found = self._queues.get((topic, queue_id))
+        if found is None:
+            directory = self._directory / "consumequeue" / topic / str(queue_id)
+            found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units)
+            self._queues[topic, queue_id] = found
+        return found
+
+    def queues(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    # -- writing
+
+    def append(self, message: Incoming) -> Stored:
+        """Store one message. It survives this process after the next :meth:`settle`, the machine after :meth:`sync`."""
+        return self.append_all([message])[0]
+
+    def append_all(self, messages: Sequence[Incoming]) -> list[Stored]:
+        """Store messages of one queue, directly one behind the other."""
+        first = messages[0]
+        queue = self.queue(first.topic, first.queue_id)
+        now = int(self._clock() * 1000)
+        records = self._encode(messages, queue.max, now)
+        if not self.log.fits(sum(map(len, records))):
+            self.log.roll()
+            records = self._encode(messages, queue.max, now)
+        stored = []
+        for message, record in zip(messages, records, strict=True):
+            stored.append(Stored(queue.max, self.log.end))
+            queue.append(self.log.end, len(record), tag_code(message.tags))
+            self.log.append(record)
+        self._last_time = now
+        self._dirty.add(queue)
+        self._arrived[first.topic, first.queue_id] = None
+        return stored
+
+    def _encode(self, messages: Sequence[Incoming], queue_offset: int, now: int) -> list[bytes]:
+        records: list[bytes] = []
+        log_offset = self.log.end
+        for index, message in enumerate(messages):
+            record = encode_record(
+                topic=message.topic,
+                body=message.body,
+                queue_id=message.queue_id,
+                queue_offset=queue_offset + index,
+                commit_log_offset=log_offset,
+                born_timestamp=message.born_timestamp,
+                born_host=message.born_host,
+                store_timestamp=now,
+                store_host=self._store_host,
+                properties=message.properties,
+                sys_flag=message.sys_flag,
+                flag=message.flag,
+                reconsume_times=message.reconsume_times,
+                prepared_transaction_offset=message.prepared_transaction_offset,
+            )
+            records.append(record)
+            log_offset += len(record)
+        return records
+
+    def settle(self) -> Collection[tuple[str, int]]:
+        """Hand everything appended to the system; the queues that got messages since the last time."""
+        self.log.write_out()
+        arrived, self._arrived = self._arrived, {}
+        return arrived
+
+    def sync_log(self) -> int:
+        """Return when the log is on the disk up to the offset given. May run in another thread."""
+        return self.log.sync()
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Hand the consume queues to the system too; the function that waits for the disk and then notes that all
+        this need not be looked at again after a kill. It may run in another thread."""
+        self.log.write_out()
+        dirty, self._dirty = self._dirty, set()
+        for queue in dirty:
+            queue.write_out()
+        reached = Checkpoint(self._last_time, self._last_time, self._last_time, mark=self.log.end)
+
+        def wait() -> None:
+            self.log.sync()
+            for queue in dirty:
+                queue.sync()
+            if reached != self._checkpoint:
+                reached.save(self._checkpoint_path)
+                self._checkpoint = reached
+
+        return wait
+
+    # -- reading
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int,
+        max_bytes: int,
+        codes: Collection[int] | None = None,
+    ) -> Read:
+        """At most ``count`` messages from ``offset`` on, at most ``max_bytes`` of them but one at least.
+
+        With ``codes`` only messages whose tag has one of these hashes.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or queue.max == 0:
+            return Read(ReadStatus.EMPTY, 0, 0, 0)
+        if offset < queue.min:
+            return Read(ReadStatus.TOO_SMALL, queue.min, queue.min, queue.max)
+        if offset >= queue.max:
+            status = ReadStatus.AT_END if offset == queue.max else ReadStatus.TOO_LARGE
+            return Read(status, queue.max, queue.min, queue.max)
+        count = min(count, max_bytes // MIN_RECORD + 1)
+        units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
+        pieces: list[bytes] = []
+        found = total = seen = 0
+        # Messages that lie one behind the other in the log are read as one piece.
+        start = end = -1
+        for position, size, code in UNIT.iter_unpack(units):
+            if codes is None or code in codes:
+                if found == count or (found and total + size > max_bytes):
+                    break
+                if position != end:
+                    if found:
+                        pieces.append(self.log.read(start, end))
+                    start = position
+                end = position + size
+                found += 1
+                total += size
+            seen += 1
+        if not found:
+            return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
+        pieces.append(self.log.read(start, end))
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, body, found)
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first offset that is kept, and the one that the next message gets."""
+        queue = self._queues.get((topic, queue_id))
+        return (0, 0) if queue is None else (queue.min, queue.max)
+
+    def time_of(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When the message was stored, in milliseconds; None where none is."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min <= offset < queue.max:
+            return None
+        position, size, _ = queue.unit(offset)
+        return store_time(self.log.read(position, position + size))
+
+    def offset_at(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
+        """The first offset stored at ``timestamp`` or later; with ``upper`` the last one stored at it or earlier."""
+        low, high = self.bounds(topic, queue_id)
+        search = bisect_right if upper else bisect_left
+        found = search(range(high), timestamp, lo=low, key=lambda offset: self.time_of(topic, queue_id, offset) or 0)
+        return max(low, found - 1) if upper else found
+
+    def is_recent(self, topic: str, queue_id: int, offset: int, within: int) -> bool:
+        """Whether the message is among the last ``within`` bytes of the log."""
+        low, high = self.bounds(topic, queue_id)
+        if not low <= offset < high:
+            return False
+        return self.log.end - self.queue(topic, queue_id).unit(offset)[0] <= within
+
+    def record_at(self, log_offset: int) -> bytes | None:
+        """The record at a place in the log; None where none begins."""
+        if not self.log.start <= log_offset < self.log.end:
+            return None
+        self.log.write_out()
+        data, base = self.log.file(log_offset)
+        entry = read_entry(data, log_offset - base, log_offset)
+        return None if entry is None or entry is BLANK else self.log.read(log_offset, log_offset + entry.size)
+
+    def message_at(self, log_offset: int) -> MessageView | None:
+        record = self.record_at(log_offset)
+        return None if record is None else decode_messages(record)[0]
+
+    # -- the rest
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget the queues of a topic; its messages stay in the log until that is cleaned."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            self._dirty.discard(queue)
+            queue.delete()
+
+    def close(self) -> None:
+        """Write everything to the disk and leave the directory as one that was closed cleanly."""
+        self.checkpoint()()
+        for queue in self._queues.values():
+            queue.close()
+        self.log.close()
+        self._abort.lower()

@@ -1,0 +1,171 @@
+"""The topics of one broker: their settings, the ones every broker has, and how new ones come to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from evenq.protocol.bodies import TopicConfig, TopicConfigTable
+from evenq.protocol.flags import Perm
+
+__all__ = ["DEFAULT_TOPIC", "Topics", "dead_letter_topic", "retry_topic", "topic_error"]
+
+# The topic that lends its settings to those that are created by a send.
+DEFAULT_TOPIC = "TBW102"
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_RETRY = "%RETRY%"
+_DEAD_LETTER = "%DLQ%"
+
+_READ_WRITE = int(Perm.READ | Perm.WRITE)
+
+
+def retry_topic(group: str) -> str:
+    """Where messages wait that a member of the group could not consume."""
+    return _RETRY + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Where messages end that the group could not consume at all."""
+    return _DEAD_LETTER + group
+
+
+def topic_error(topic: str) -> str | None:
+    """What is wrong with a topic's name, or None.
+
+    >>> topic_error("orders"), topic_error("or ders")
+    (None, 'topic 'or ders' has characters other than %, |, a-z, A-Z, 0-9, _ and -')
+    """
+    if not topic.strip():
+        return "the topic's name is blank"
+    if not _NAME.fullmatch(topic):
+        return f"topic {topic!r} has characters other than %, |, a-z, A-Z, 0-9, _ and -"
+    limit = 255 if topic.startswith((_RETRY, _DEAD_LETTER)) else 127
+    if len(topic) > limit:
+        return f"topic {topic!r} has {len(topic)} characters; at most {limit} are possible"
+    return None
+
+
+def _system_topics(cluster: str, broker: str) -> Iterator[TopicConfig]:
+    """What a Java broker creates at its first start, with the same settings."""
+
+    def topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    inherited = int(Perm.READ | Perm.WRITE | Perm.INHERIT)
+    yield topic("SELF_TEST_TOPIC", 1)
+    yield topic(DEFAULT_TOPIC, 8, inherited)
+    yield topic("BenchmarkTest", 1024)
+    yield topic(cluster, 16, inherited)
+    yield topic(broker, 1, inherited)
+    yield topic("OFFSET_MOVED_EVENT", 1)
+    yield topic("SCHEDULE_TOPIC_XXXX", 18)
+    yield topic(f"{cluster}_REPLY_TOPIC", 1)
+    yield topic(f"rmq_sys_REVIVE_LOG_{cluster}", 8)
+    yield topic(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, int(Perm.INHERIT))
+    yield topic("RMQ_SYS_TRANS_HALF_TOPIC", 1)
+    yield topic("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1)
+    yield topic("rmq_sys_wheel_timer", 1)
+
+
+# Topics of the broker's own books: a client that wrote there would corrupt them.
+_NO_SEND = frozenset(
+    "SCHEDULE_TOPIC_XXXX RMQ_SYS_TRANS_HALF_TOPIC RMQ_SYS_TRANS_OP_HALF_TOPIC TRANS_CHECK_MAX_TIME_TOPIC "
+    "SELF_TEST_TOPIC OFFSET_MOVED_EVENT".split()
+)
+
+
+class Topics:
+    """The settings by topic. ``changed`` is called after each change, to save and to register it."""
+
+    def __init__(
+        self,
+        cluster: str,
+        broker: str,
+        *,
+        clock: Callable[[], float],
+        saved: TopicConfigTable | None = None,
+        auto_create: bool = True,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._auto_create = auto_create
+        self._changed = changed
+        system = {config.topic_name: config for config in _system_topics(cluster, broker)}
+        self.system = frozenset(system)
+        saved = saved or TopicConfigTable()
+        self._table = system | saved.topic_config_table
+        self._version = saved.data_version
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._table.get(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._table
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._table.values())
+
+    def may_send(self, topic: str) -> bool:
+        """Whether clients may send to it at all."""
+        return topic not in _NO_SEND
+
+    def create_for_send(self, topic: str, default_topic: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
+        """The topic of a send, created after the model of ``default_topic`` where it is missing and that is allowed."""
+        known = self._table.get(topic)
+        if known is not None:
+            return known
+        model = self._table.get(default_topic)
+        if model is None or not model.perm & Perm.INHERIT or not (self._auto_create or default_topic != DEFAULT_TOPIC):
+            return None
+        count = max(0, min(queues, model.write_queue_nums))
+        return self.put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=count,
+                write_queue_nums=count,
+                perm=model.perm & ~Perm.INHERIT,
+                topic_sys_flag=sys_flag,
+                topic_filter_type=model.topic_filter_type,
+            )
+        )
+
+    def create_for_group(self, topic: str, queues: int, *, order: bool = False, sys_flag: int = 0) -> TopicConfig:
+        """A group's retry or dead letter topic, created where it is missing."""
+        known = self._table.get(topic)
+        if known is not None and known.order == order:
+            return known
+        return self.put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=_READ_WRITE,
+                topic_sys_flag=sys_flag,
+                order=order,
+            )
+        )
+
+    def put(self, config: TopicConfig) -> TopicConfig:
+        """Create a topic, or change its settings."""
+        if self._table.get(config.topic_name) != config:
+            self._table[config.topic_name] = config
+            self._touch()
+        return config
+
+    def delete(self, topic: str) -> bool:
+        if self._table.pop(topic, None) is None:
+            return False
+        self._touch()
+        return True
+
+    def _touch(self) -> None:
+        self._version = self._version.next(int(self._clock() * 1000))
+        self._changed()
+
+    def table(self) -> TopicConfigTable:
+        """All of it, as it is saved and registered."""
+        return TopicConfigTable(topic_config_table=dict(self._table), data_version=self._version)
+
+    def settings(self) -> Mapping[str, TopicConfig]:
+        return self._table

@@ -1,0 +1,57 @@
+"""``evenq serve``: a name server and brokers, until a signal ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from evenq.broker import BrokerSettings, Cluster
+
+__all__ = ["serve"]
+
+
+def serve(
+    brokers: Annotated[int, typer.Option(help="How many brokers: broker-a, broker-b, …", min=1)] = 1,
+    data: Annotated[Path, typer.Option(help="Where messages and settings are kept.")] = Path("evenq-data"),
+    host: Annotated[str, typer.Option(help="The address to listen on, which clients are told too.")] = "127.0.0.1",
+    namesrv_port: Annotated[int, typer.Option(help="The name server's port; 0 for a free one.")] = 9876,
+    broker_port: Annotated[
+        int, typer.Option(help="The first broker's port, the next ones 10 on each; 0 for free ones.")
+    ] = 10911,
+    flush: Annotated[
+        Literal["async", "sync"], typer.Option(help="What a sender waits for: the system, or the disk.")
+    ] = "async",
+) -> None:
+    """Run a name server and brokers that RocketMQ clients can use.
+
+    Prints `ready namesrv=HOST:PORT` when clients can connect. Stops cleanly on SIGINT and SIGTERM.
+    """
+    _raise_file_limit()
+    asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, BrokerSettings(flush=flush)))
+
+
+async def _serve(
+    data: Path, brokers: int, host: str, namesrv_port: int, broker_port: int, settings: BrokerSettings
+) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    cluster = Cluster(
+        data, brokers=brokers, host=host, namesrv_port=namesrv_port, broker_port=broker_port, settings=settings
+    )
+    await cluster.start()
+    print(f"ready namesrv={cluster.namesrv}", flush=True)
+    await stopped.wait()
+    await cluster.stop()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system does: each queue has one, and each connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
