@@ -10,7 +10,7 @@ from evenq.balance.hashing import Long, java_hash, ring_hash
 from evenq.balance.ordering import sorted_members, sorted_queues
 from evenq.balance.plan import Plan, plan
 from evenq.balance.registry import STRATEGIES, StrategyLike, as_strategy, assign, strategy
-from evenq.balance.roundrobin import Counter, RoundRobin
+from evenq.balance.roundrobin import Counter, RoundRobin, on_behalf_of
 from evenq.balance.routes import PublishRoute
 from evenq.balance.selectors import (
     HashSelector,
@@ -45,6 +45,7 @@ __all__ = [
     "as_strategy",
     "assign",
     "java_hash",
+    "on_behalf_of",
     "plan",
     "queue_chooser",
     "ring_hash",

@@ -63,8 +63,7 @@ class RoundRobinChooser:
 
     def _counter(self, route: PublishRoute) -> Counter:
         # By topic: one counter over two topics that take turns would see only every other queue of each.
-        topic = route.queues[0].topic if route.queues else ""
-        round_robin = self._round_robins.get(topic)
+        round_robin = self._round_robins.get(route.topic)
         if round_robin is None:
-            round_robin = self._round_robins.setdefault(topic, RoundRobin(self._random))
+            round_robin = self._round_robins.setdefault(route.topic, RoundRobin(self._random))
         return round_robin.counter()

@@ -66,6 +66,7 @@ V5 = BackOff(
 )
 
 _PROBE_EVERY_MS = 2000
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -87,8 +88,8 @@ class _FaultAvoidance(RoundRobinChooser, ABC):
         super().__init__(random)
         self._clock = clock
         self._brokers: dict[str, _Health] = {}
-        # Who is out of the running, worked out again only when it may have changed: by a record, or by time.
-        self._isolated: frozenset[str] = frozenset()
+        # Who is out (isolated or unreachable), worked out again only when it may have changed: by a record, or by time.
+        self._out: frozenset[str] = frozenset()
         self._unreachable: frozenset[str] = frozenset()
         self._settled_until = inf
 
@@ -107,7 +108,7 @@ class _FaultAvoidance(RoundRobinChooser, ABC):
         away = self.back_off.away(latency)
         health.latency = latency
         self._learn(health, self._clock(), away, reachable)
-        if away or not reachable or broker in self._isolated or broker in self._unreachable:
+        if away or not reachable or broker in self._out:
             self._settled_until = -inf
 
     def forget(self, broker: str) -> None:
@@ -115,13 +116,15 @@ class _FaultAvoidance(RoundRobinChooser, ABC):
             self._settled_until = -inf
 
     def _settle(self) -> None:
-        """Bring ``_isolated`` and ``_unreachable`` up to date."""
+        """Bring who is out up to date; first of all in every choice."""
         now = self._clock()
-        if now < self._settled_until:
-            return
+        if now >= self._settled_until:
+            self._work_out(now)
+
+    def _work_out(self, now: float) -> None:
         known = list(self._brokers.items())
-        self._isolated = frozenset(broker for broker, health in known if now < health.until)
         self._unreachable = frozenset(broker for broker, health in known if not health.reachable)
+        self._out = self._unreachable.union(broker for broker, health in known if now < health.until)
         self._settled_until = min((health.until for _, health in known if now < health.until), default=inf)
 
 
@@ -132,38 +135,46 @@ class ClassicFaultAvoidance(_FaultAvoidance):
 
     def __init__(self, clock: Callable[[], float], random: Random) -> None:
         super().__init__(clock, random)
-        self._picks = count(random.randrange(1 << 31))
+        # All known brokers, the best first, and whose turn it is; empty where it must be worked out again.
+        self._ranking: list[str] = []
+        self._turns = count(random.randrange(1 << 31))
 
     def choose(self, route: PublishRoute, last_broker: str | None = None) -> MessageQueue:
         self._settle()
         counter = self._counter(route)
         queue = None
         if last_broker is None:
-            queue = route.next_without(counter, self._isolated)
-        elif last_broker not in self._isolated:
+            queue = route.next_without(counter, self._out)
+        elif last_broker not in self._out:
             queue = route.next_without(counter, frozenset(route.by_broker) - {last_broker})
-        if queue is None and (broker := self.pick_one_at_least()) is not None:
+        if queue is None and (broker := self._pick_one_at_least()) is not None:
             queue = route.next_of(counter, broker)
             if queue is None:
                 self.forget(broker)
         return queue or route.next(counter)
 
-    def pick_one_at_least(self) -> str | None:
+    def _pick_one_at_least(self) -> str | None:
         """A broker of the better half of all that are known, in turn; None where none is known."""
-        now = self._clock()
+        ranking = self._ranking = self._ranking or self._rank()
+        return ranking[next(self._turns) % max(1, len(ranking) // 2)] if ranking else None
 
-        def rank(known: tuple[str, _Health]) -> tuple[bool, float, float]:
-            _, health = known
-            return (now < health.until, health.latency, health.until)
+    def _rank(self) -> list[str]:
+        chance = self._random.random  # equals stand in an order of chance, as if shuffled before
+        return [
+            broker
+            for *_, broker in sorted(
+                (broker in self._out, health.latency, health.until, chance(), broker)
+                for broker, health in list(self._brokers.items())
+            )
+        ]
 
-        known = list(self._brokers.items())
-        self._random.shuffle(known)  # equals take turns by chance: the sort is stable
-        known.sort(key=rank)
-        better = known[: max(1, len(known) // 2)]
-        return better[next(self._picks) % len(better)][0] if better else None
+    def _work_out(self, now: float) -> None:
+        super()._work_out(now)
+        self._ranking = []
 
     def _learn(self, health: _Health, now: float, away: int, reachable: bool) -> None:
         health.until = now + away
+        self._ranking = []
 
 
 class V5FaultAvoidance(_FaultAvoidance):
@@ -174,13 +185,11 @@ class V5FaultAvoidance(_FaultAvoidance):
     def choose(self, route: PublishRoute, last_broker: str | None = None) -> MessageQueue:
         self._settle()
         counter = self._counter(route)
-        last = frozenset(() if last_broker is None else (last_broker,))
-        return (
-            route.next_without(counter, self._isolated | self._unreachable | last)
-            or route.next_without(counter, self._unreachable | last)
-            or route.next_without(counter, last)
-            or route.next(counter)
-        )
+        for left_out in (self._out, self._unreachable, _NOBODY):
+            queue = route.next_without(counter, left_out if last_broker is None else left_out | {last_broker})
+            if queue is not None:
+                return queue
+        return route.next(counter)
 
     def due_probes(self) -> list[str]:
         now = self._clock()

@@ -5,12 +5,32 @@ from __future__ import annotations
 import threading
 from asyncio import Task, current_task
 from asyncio.events import _get_running_loop
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-__all__ = ["Counter", "RoundRobin"]
+__all__ = ["Counter", "RoundRobin", "on_behalf_of"]
+
+Sender: TypeAlias = Task[Any] | threading.Thread
+
+_sender: ContextVar[threading.Thread | None] = ContextVar("evenq_sender", default=None)
+
+
+@contextmanager
+def on_behalf_of(thread: threading.Thread) -> Iterator[None]:
+    """Tasks that are started in this block, in whatever event loop, use the counter of ``thread``.
+
+    For a sync surface that runs every send as a task of its own in a loop elsewhere.
+    """
+    token = _sender.set(thread)
+    try:
+        yield
+    finally:
+        _sender.reset(token)
 
 
 class Counter:
@@ -46,26 +66,27 @@ class RoundRobin:
     def counter(self) -> Counter:
         """The counter of the running task, or of the calling thread where no task runs."""
         local = self._local
-        loop = _get_running_loop()
-        task = None if loop is None else current_task(loop)
-        if task is None:
+        sender: Sender | None = _sender.get()
+        if sender is None and (loop := _get_running_loop()) is not None:
+            sender = current_task(loop)
+        if sender is None:
             return local.counter or local.begin()
-        return local.tasks.get(task) or local.begin(task)
+        return local.counters.get(sender) or local.begin(sender)
 
 
 class _Local(threading.local):
-    """What one thread knows: its own counter, and those of the tasks that run in it, for as long as they live."""
+    """What one thread knows: its own counter, and those of the senders that run in it, for as long as they live."""
 
     def __init__(self, starts: count[int]) -> None:
         # Shared by all threads; taking the next of a count is atomic.
         self.starts = starts
         self.counter: Counter | None = None
-        self.tasks: WeakKeyDictionary[Task[Any], Counter] = WeakKeyDictionary()
+        self.counters: WeakKeyDictionary[Sender, Counter] = WeakKeyDictionary()
 
-    def begin(self, task: Task[Any] | None = None) -> Counter:
+    def begin(self, sender: Sender | None = None) -> Counter:
         counter = Counter(next(self.starts))
-        if task is None:
+        if sender is None:
             self.counter = counter
         else:
-            self.tasks[task] = counter
+            self.counters[sender] = counter
         return counter

@@ -27,6 +27,7 @@ class PublishRoute:
     ['MessageQueue [topic=orders, brokerName=a, queueId=0]', 5]
     """
 
+    topic: str
     queues: tuple[MessageQueue, ...]
     by_broker: dict[str, tuple[MessageQueue, ...]] = field(repr=False, compare=False)
     # Brokers left out -> for each position how many queues to skip from there, () where none is left.
@@ -38,7 +39,8 @@ class PublishRoute:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in everything:
             by_broker.setdefault(queue.broker, []).append(queue)
-        return cls(everything, {broker: tuple(own) for broker, own in by_broker.items()})
+        topic = everything[0].topic if everything else ""
+        return cls(topic, everything, {broker: tuple(own) for broker, own in by_broker.items()})
 
     def next(self, counter: Counter) -> MessageQueue:
         """The queue that the counter points at; the counter moves on."""
