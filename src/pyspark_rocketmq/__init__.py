@@ -1,1 +1,5 @@
-"""Spark finds format("rocketmq") here."""
+"""Spark looks for packages that are named ``pyspark_…`` and registers the DefaultSource of each: here is ours."""
+
+from evenq.spark.source import RocketMQSource as DefaultSource
+
+__all__ = ["DefaultSource"]

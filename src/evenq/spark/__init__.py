@@ -1,1 +1,1 @@
-"""To be filled."""
+"""The Spark data source ``rocketmq``. Options and planning are pure and need no Spark."""
