@@ -6,12 +6,13 @@ import pytest
 
 PUBLIC = {
     "evenq": """
-        ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError MachineRoomSelector Message
-        MessageModel MessageQueue MessageView NoPermission Producer ProtocolError PushConsumer RandomSelector RecordError
-        RefusedError RemoteError RequestTimeout Retry SendFailed SendResult SendStatus SendTimeout StateError Timeouts
-        TopicNotFound __version__ aio balance protocol testing
+        Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError
+        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission Producer ProtocolError
+        PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry SendFailed
+        SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance protocol
+        testing
     """,
-    "evenq.aio": "Producer PushConsumer",
+    "evenq.aio": "Admin Producer PushConsumer",
 }
 
 

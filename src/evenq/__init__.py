@@ -17,7 +17,7 @@ from evenq._version import __version__
 from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
 from evenq.client.dispatch import Retry
 from evenq.client.settings import FlowControl, Intervals, Timeouts
-from evenq.client.sync import Producer, PushConsumer
+from evenq.client.sync import Admin, Producer, PushConsumer
 from evenq.errors import (
     ArgumentError,
     ConnectError,
@@ -37,6 +37,7 @@ from evenq.errors import (
 from evenq.model import Message, MessageModel, MessageQueue, MessageView, SendResult, SendStatus
 
 __all__ = [
+    "Admin",
     "ArgumentError",
     "ConnectError",
     "EvenqError",

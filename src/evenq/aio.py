@@ -1,6 +1,7 @@
 """The async surface: the same names as ``evenq``, to be awaited."""
 
+from evenq.client.admin import Admin
 from evenq.client.producer import Producer
 from evenq.client.push import PushConsumer
 
-__all__ = ["Producer", "PushConsumer"]
+__all__ = ["Admin", "Producer", "PushConsumer"]

@@ -7,12 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 from evenq.balance import Plan
-from evenq.client import producer, push
+from evenq.client import admin, producer, push
 from evenq.client.dispatch import Handler
 from evenq.client.facade import Facade, blocking, mirrors, pending
 from evenq.model import MessageQueue
 
-__all__ = ["Producer", "PushConsumer"]
+__all__ = ["Admin", "Producer", "PushConsumer"]
+
+
+class Admin(Facade[admin.Admin]):
+    __doc__ = admin.Admin.__doc__
+
+    @mirrors(admin.Admin)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(admin.Admin(*args, **kwargs))
+
+    create_topic = blocking(admin.Admin.create_topic)
+    masters = blocking(admin.Admin.masters)
 
 
 class Producer(Facade[producer.Producer]):
