@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenq.balance.measures import Assignment, holders, least_moves, moved, spread, unheld
+from evenq.balance.measures import Assignment, least_moves, moved, spread, unheld
 from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Steps, Take, turn
 from evenq.balance.sticky_group import LockTable, StickyGroup
 from evenq.errors import ArgumentError
@@ -83,7 +83,7 @@ class Actor:
             while True:
                 # what is asked and what is answered may lie apart: others act in between
                 yield
-                answer: Collection[MessageQueue] = ()
+                answer: set[MessageQueue] = set()
                 if isinstance(action, Ask) and self.two_step_ask:
                     answer = self.locks.take(ASKER, action.locks)
                     yield
@@ -95,10 +95,10 @@ class Actor:
         except StopIteration as end:
             self.claims = end.value
 
-    def _note(self, action: Action, answer: Collection[MessageQueue]) -> None:
+    def _note(self, action: Action, answer: set[MessageQueue]) -> None:
         match action:
             case Take():
-                self.held |= set(answer)
+                self.held |= answer
             case GiveBack(locks):
                 self.held -= set(locks)
 
@@ -289,9 +289,3 @@ def test_what_cannot_be_is_named() -> None:
         Share("x", ["b", "a"], queues_of(1))
     with pytest.raises(ArgumentError, match=r"queues=\[\]: give at least one queue"):
         Share("a", ["a"], [])
-
-
-def test_holders_refuses_two_for_one_queue() -> None:
-    (queue,) = queues_of(1)
-    with pytest.raises(ArgumentError, match="both a and b hold it"):
-        holders({"a": [queue], "b": [queue]})

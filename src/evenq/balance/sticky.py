@@ -29,7 +29,7 @@ though not for ever (``patience``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
@@ -71,7 +71,7 @@ class Ask:
 
 
 Action: TypeAlias = GiveBack | Take | Ask
-Answer: TypeAlias = Collection[MessageQueue]
+Answer: TypeAlias = Set[MessageQueue]
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Action, Answer, T]
 
@@ -130,8 +130,12 @@ class Share:
 
     def from_my_place(self, locks: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
         """The locks, beginning at a place of this member's own: members that act at once then seldom meet."""
-        start = self.members.index(self.me) * len(locks) // len(self.members)
+        start = self._rank * len(locks) // len(self.members)
         return (*locks[start:], *locks[:start])
+
+    @cached_property
+    def _rank(self) -> int:
+        return self.members.index(self.me)
 
     def _mark(self, member: str) -> MessageQueue:
         return self._made_up(f"-{member}", 0)
@@ -179,7 +183,7 @@ def turn(share: Share, held: Iterable[MessageQueue], *, waited: int = 0, patienc
 
     if token is None and len(mine) > share.floor:
         token = yield from _take_token(share, share.tokens)
-    yield from _take([mark for mark in share.mark if mark not in held], 1)
+    yield from _take(share, [mark for mark in share.mark if mark not in held], 1)
     allowance = share.floor + (token is not None)
     if over := tuple(mine[allowance:]):
         yield GiveBack(over)
@@ -200,18 +204,17 @@ def turn(share: Share, held: Iterable[MessageQueue], *, waited: int = 0, patienc
 
 
 def _take_token(share: Share, tokens: Sequence[MessageQueue]) -> Steps[MessageQueue | None]:
-    taken = yield from _take(share.from_my_place(tokens), 1)
+    taken = yield from _take(share, tokens, 1)
     return taken[0] if taken else None
 
 
 def _fill(share: Share, mine: list[MessageQueue], most: int) -> Steps[None]:
     have = set(mine)
-    others = [queue for queue in share.from_my_place(share.queues) if queue not in have]
-    mine += yield from _take(others, most - len(mine))
+    mine += yield from _take(share, [queue for queue in share.queues if queue not in have], most - len(mine))
 
 
-def _take(locks: Sequence[MessageQueue], count: int) -> Steps[list[MessageQueue]]:
-    """Take ``count`` of the locks, the first that can be had.
+def _take(share: Share, locks: Sequence[MessageQueue], count: int) -> Steps[list[MessageQueue]]:
+    """Take ``count`` of the locks, or as many as are free.
 
     Never more than are wanted, not even for a moment: another member that was refused would think them taken.
     The first try goes without asking; at a place of one's own it often succeeds. Only the answer that nothing is
@@ -220,10 +223,11 @@ def _take(locks: Sequence[MessageQueue], count: int) -> Steps[list[MessageQueue]
     taken: list[MessageQueue] = []
     free = locks
     while free and len(taken) < count:
-        granted = set((yield Take(tuple(free[: count - len(taken)]))))
-        taken += [lock for lock in free if lock in granted]
+        tried = share.from_my_place(free)[: count - len(taken)]
+        granted = yield Take(tried)
+        taken += [lock for lock in tried if lock in granted]
         locks = [lock for lock in locks if lock not in granted]
         if len(taken) < count:
-            found = set((yield Ask(tuple(locks))))
+            found = yield Ask(tuple(locks))
             free = [lock for lock in locks if lock in found]
     return taken

@@ -5,7 +5,7 @@ The members run the same :func:`evenq.balance.sticky.turn` as the real rebalance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 
 from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Steps, Take, turn
@@ -24,21 +24,21 @@ class LockTable:
     # insertion order is the order of locking, so a member's locks come oldest first
     owners: dict[MessageQueue, str] = field(default_factory=dict)
 
-    def take(self, member: str, locks: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [lock for lock in locks if self.owners.setdefault(lock, member) == member]
+    def take(self, member: str, locks: Iterable[MessageQueue]) -> set[MessageQueue]:
+        return {lock for lock in locks if self.owners.setdefault(lock, member) == member}
 
     def give_back(self, member: str, locks: Iterable[MessageQueue]) -> None:
         for lock in locks:
             if self.owners.get(lock) == member:
                 del self.owners[lock]
 
-    def free(self, locks: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [lock for lock in locks if lock not in self.owners]
+    def free(self, locks: Iterable[MessageQueue]) -> set[MessageQueue]:
+        return {lock for lock in locks if lock not in self.owners}
 
     def held_by(self, member: str) -> list[MessageQueue]:
         return [lock for lock, owner in self.owners.items() if owner == member]
 
-    def carry_out(self, member: str, action: Action) -> Collection[MessageQueue]:
+    def carry_out(self, member: str, action: Action) -> set[MessageQueue]:
         """The answer to one action of one member."""
         match action:
             case Take(locks):
@@ -47,7 +47,7 @@ class LockTable:
                 return self.free(locks)
             case GiveBack(locks):
                 self.give_back(member, locks)
-                return ()
+                return set()
 
 
 class StickyGroup:
