@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,11 +25,17 @@ from evenq.testing import cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["demo"]
 
 TOPIC, GROUP = "orders", "billing"
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "512m",
+}
 
 
 @dataclass
@@ -170,18 +177,17 @@ class _Stream:
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("evenq demo")
-            .config("spark.ui.enabled", "false")
-            .config("spark.log.level", "ERROR")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
+        builder = SparkSession.builder.master("local[2]").appName("evenq demo")
+        for key, value in SPARK.items():
+            builder = builder.config(key, value)
+        with _stderr_to(out / "spark.log"):
+            session = builder.getOrCreate()
         path = out / "orders.parquet"
-        rows = session.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", TOPIC).load()
+        rows = session.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", TOPIC)
         query = (
-            rows.writeStream.format("parquet")
+            rows.option("startingOffsets", "earliest")
+            .load()
+            .writeStream.format("parquet")
             .option("path", str(path))
             .option("checkpointLocation", str(out / "checkpoint"))
             .trigger(processingTime="1 second")
@@ -196,6 +202,19 @@ class _Stream:
         keys = [row.keys_ for row in self.session.read.parquet(str(self.path)).selectExpr("keys AS keys_").collect()]
         self.session.stop()
         return keys
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Let what is started meanwhile (the JVM, for good) write its errors to a file instead of across the screen."""
+    own = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
