@@ -1,0 +1,140 @@
+"""What all suites share: clusters, Java clients, names, and the rule about skipped suites.
+
+| fixture | what it gives |
+| --- | --- |
+| ``real_cluster`` | Apache RocketMQ, two brokers, one for the whole run |
+| ``embedded_cluster`` | evenq's own, two brokers, one for the whole run |
+| ``any_cluster`` | both, one after the other: a test of a client runs twice |
+| ``java`` | a JVM for Java clients and ``mqadmin``, one for the whole run; its clients are stopped after the test |
+| ``own_java`` | makes further JVMs, for clients that are to be killed; they end with the test |
+| ``topic``, ``group`` | names that no other test has |
+
+A test that stops brokers makes a cluster of its own; one that needs its topic on all brokers from the start creates it
+with :func:`tests.clusters.create_topic`. Tests in ``tests/interop`` and ``tests/spark`` are marked so by
+their folder, and whoever asks for Apache RocketMQ or Java clients is marked ``interop``. Such a test skips where what
+it needs is missing, unless its mark stands in ``EVENQ_REQUIRE`` (``EVENQ_REQUIRE=spark,interop``): then it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+
+from tests.clusters import AnyCluster
+from tests.realmq import JavaHost, RealCluster, Unavailable
+
+SUITES = ("interop", "spark")
+_INTEROP_FIXTURES = {"real_cluster", "java", "own_java"}
+_HERE = Path(__file__).parent
+T = TypeVar("T")
+
+
+# Clusters and clients
+
+
+@pytest.fixture(scope="session")
+def real_cluster() -> Iterator[RealCluster]:
+    with _or_skip(RealCluster) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def embedded_cluster() -> Iterator[AnyCluster]:
+    from evenq.testing import cluster
+
+    with cluster(brokers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=["embedded_cluster", pytest.param("real_cluster", marks=pytest.mark.interop)])
+def any_cluster(request: pytest.FixtureRequest) -> AnyCluster:
+    return cast(AnyCluster, request.getfixturevalue(request.param))
+
+
+@pytest.fixture(scope="session")
+def java_host() -> Iterator[JavaHost]:
+    with _or_skip(JavaHost) as host:
+        yield host
+
+
+@pytest.fixture
+def java(java_host: JavaHost) -> Iterator[JavaHost]:
+    yield java_host
+    java_host.stop_clients()
+
+
+@pytest.fixture
+def own_java() -> Iterator[Callable[[], JavaHost]]:
+    with ExitStack() as hosts:
+        yield lambda: hosts.enter_context(_or_skip(JavaHost))
+
+
+def _or_skip(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+# Names
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+# The rule about skipped suites
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in _marks_of(item.path) | _marks_of_fixtures(item):
+            item.add_marker(mark)
+
+
+def _marks_of(path: Path) -> set[str]:
+    return set(SUITES).intersection(path.relative_to(_HERE).parts[:1] if path.is_relative_to(_HERE) else ())
+
+
+def _marks_of_fixtures(item: pytest.Item) -> set[str]:
+    return {"interop"} if _INTEROP_FIXTURES.intersection(getattr(item, "fixturenames", ())) else set()
+
+
+def _required(marks: set[str]) -> bool:
+    return bool(marks.intersection(os.environ.get("EVENQ_REQUIRE", "").split(",")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not hasattr(report, "wasxfail") and _required({mark.name for mark in item.iter_markers()}):
+        _fail_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if _required(_marks_of(collector.path)):
+        _fail_skipped(report)
+    return report
+
+
+def _fail_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"EVENQ_REQUIRE does not let this skip: {report.longreprtext}"

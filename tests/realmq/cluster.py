@@ -1,0 +1,193 @@
+"""A real name server and real brokers on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evenq.broker.cluster import broker_names
+from tests import clusters
+from tests.realmq.jvm import Jvm
+from tests.realmq.kit import find_kit
+from tests.realmq.ports import BROKER, NAMESRV, free_ports
+from tests.waiting import wait_until
+
+__all__ = ["RealCluster"]
+
+_BOOTED = "boot success"
+
+_NAMESRV_HEAP = ["-Xmx128m"]
+_BROKER_HEAP = ["-Xms512m", "-Xmx512m", "-Xmn256m", "-XX:MaxDirectMemorySize=512m"]
+
+# What differs from RocketMQ's own settings, and why.
+_BROKER_CONF = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerId": "0",
+    "bindAddress": "127.0.0.1",
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "autoCreateTopicEnable": "true",
+    # SQL92 filters
+    "enablePropertyFilter": "true",
+    # a full disk or a busy machine must not refuse messages: tests share both with others
+    "diskMaxUsedSpaceRatio": "95",
+    "waitTimeMillsInSendQueue": "3000",
+    "osPageCacheBusyTimeOutMills": "5000",
+    # both services burn a core or compare 20 MB once a second with their own settings, on an idle broker
+    "transactionMetricFlushInterval": "500",
+    "timerFlushIntervalMs": "5000",
+}
+
+
+@dataclass(slots=True)
+class _Broker:
+    address: str
+    conf: Path
+    home: Path
+    jvm: Jvm | None = None
+
+
+class RealCluster:
+    """A name server and ``brokers`` brokers (``broker-a``, ``broker-b``, …) on free ports, ready to use.
+
+    ::
+
+        with RealCluster(brokers=2) as cluster:
+            cluster.namesrv                     # "127.0.0.1:23456"
+            cluster.kill_broker("broker-b")     # SIGKILL, felt at once
+            cluster.start_broker("broker-b")    # same port, same data
+
+    Broker ``x`` keeps its store in ``data/x``; a given ``data`` folder stays when the cluster is closed, so a store
+    can be handed on. ``conf`` adds to every broker's settings. ``quick=False`` runs the JVMs with their best compiler,
+    for measurements. ``tls=True`` lets the servers take TLS too (they make up a certificate, which takes a second).
+    """
+
+    def __init__(
+        self,
+        brokers: int = 2,
+        *,
+        data: Path | None = None,
+        conf: Mapping[str, str] | None = None,
+        quick: bool = True,
+        tls: bool = False,
+    ) -> None:
+        self._kit = find_kit()
+        self._quick = quick
+        self._tls = tls
+        self._home = Path(tempfile.mkdtemp(prefix="evenq-realmq-"))
+        self._namesrv: Jvm | None = None
+        port, *ports = free_ports(NAMESRV, *[BROKER] * brokers)
+        self._namesrv_port = port
+        self.namesrv = f"127.0.0.1:{port}"
+        self._brokers: dict[str, _Broker] = {}
+        for name, port in zip(broker_names(brokers), ports, strict=True):
+            self._brokers[name] = self._configure(name, port, (data or self._home / "data") / name, conf or {})
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """The brokers that run now: their names and addresses."""
+        return {
+            name: broker.address
+            for name, broker in self._brokers.items()
+            if broker.jvm is not None and broker.jvm.running
+        }
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run now, the name server first."""
+        jvms = [self._namesrv, *(broker.jvm for broker in self._brokers.values())]
+        return [jvm.pid for jvm in jvms if jvm is not None and jvm.running]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start everything and wait until each broker can be found through the name server."""
+        conf = self._write_conf("namesrv", {"listenPort": str(self._namesrv_port), "bindAddress": "127.0.0.1"})
+        self._namesrv = self._launch(
+            self._home / "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf, _NAMESRV_HEAP
+        )
+        # brokers that came up before it would register with their next try only, 10 s later
+        self._namesrv.wait_for(_BOOTED, 60)
+        for name in self._brokers:
+            self._launch_broker(name)
+        for name in self._brokers:
+            self._wait_registered(name)
+
+    def start_broker(self, name: str) -> None:
+        """Start a broker that was stopped or killed, and wait until it can be found."""
+        self._launch_broker(name)
+        self._wait_registered(name)
+
+    def stop_broker(self, name: str) -> None:
+        """Let a broker shut down in good order: it unregisters, flushes and goes. RocketMQ takes some 15 s for that."""
+        self._take_jvm(name).terminate()
+
+    def kill_broker(self, name: str) -> None:
+        """SIGKILL. The name server and the clients see its connections close at once."""
+        self._take_jvm(name).kill()
+
+    def close(self) -> None:
+        """Kill what runs and remove its files. A store that is to be handed on is stopped, broker by broker, before."""
+        for jvm in (self._namesrv, *(broker.jvm for broker in self._brokers.values())):
+            if jvm is not None:
+                jvm.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _configure(self, name: str, port: int, store: Path, conf: Mapping[str, str]) -> _Broker:
+        settings = {
+            **_BROKER_CONF,
+            "brokerName": name,
+            "listenPort": str(port),
+            "haListenPort": str(port + 1),
+            "namesrvAddr": self.namesrv,
+            "storePathRootDir": str(store),
+            "storePathCommitLog": str(store / "commitlog"),
+            **conf,
+        }
+        return _Broker(f"127.0.0.1:{port}", self._write_conf(name, settings), self._home / name)
+
+    def _write_conf(self, name: str, settings: Mapping[str, str]) -> Path:
+        path = self._home / f"{name}.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def _launch_broker(self, name: str) -> None:
+        broker = self._brokers[name]
+        if broker.jvm is not None:
+            raise RuntimeError(f"{name} has been started already: stop or kill it first")
+        broker.jvm = self._launch(broker.home, "org.apache.rocketmq.broker.BrokerStartup", broker.conf, _BROKER_HEAP)
+
+    def _launch(self, home: Path, main: str, conf: Path, heap: list[str]) -> Jvm:
+        # the mode that is switched off makes a key pair at every start, a second of a core each time
+        mode = f"-Dtls.server.mode={'permissive' if self._tls else 'disabled'}"
+        arguments = ["evenq.Leash", main, "-c", str(conf)]
+        return Jvm(self._kit, home, arguments, heap=[*heap, mode], quick=self._quick)
+
+    def _take_jvm(self, name: str) -> Jvm:
+        broker = self._brokers[name]
+        if broker.jvm is None:
+            raise RuntimeError(f"{name} is not running: start it first")
+        jvm, broker.jvm = broker.jvm, None
+        return jvm
+
+    def _wait_registered(self, name: str) -> None:
+        broker = self._brokers[name]
+        assert broker.jvm is not None
+        broker.jvm.wait_for(_BOOTED, 60)
+        wait_until(lambda: name in clusters.brokers(self.namesrv), f"{name} registered at the name server")
