@@ -12,7 +12,7 @@ import asyncio
 import struct
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -149,7 +149,7 @@ class RangeReader:
         self._on_loss = on_loss
         self._paces: dict[str, Pace] = {}
 
-    async def read(self, ranges: Iterable[QueueRange]) -> AsyncIterator[Chunk]:
+    async def read(self, ranges: Iterable[QueueRange]) -> AsyncGenerator[Chunk, None]:
         """All records of the ranges, range after range, offset after offset.
 
         What is in flight or waits here is bounded: the iterator asks for more only when it is asked for more.
@@ -160,7 +160,15 @@ class RangeReader:
             while todo or flying:
                 while todo and len(flying) < self._pace(todo[0].queue).window:
                     flying.append(await self._launch(self._cut(todo)))
-                async for chunk in self._land(flying.popleft()):
+                flight = flying.popleft()
+                chunk = self._accept(flight.segment, await self._answer(flight))
+                rest = QueueRange(chunk.queue, chunk.stop, flight.segment.stop)
+                if rest and flying:
+                    flying.appendleft(await self._launch(rest))
+                elif rest:
+                    # nothing behind it was asked for yet, so it can be cut anew by what was learned
+                    todo.appendleft(rest)
+                if chunk.body:
                     yield chunk
         finally:
             for flight in flying:
@@ -198,18 +206,6 @@ class RangeReader:
             failed.set_exception(error)
             return _Flight(segment, failed, address)
         return _Flight(segment, connection.post(command, self._session.timeouts.pull), address)
-
-    async def _land(self, flight: _Flight) -> AsyncIterator[Chunk]:
-        """The whole segment, with as many more pulls as it takes."""
-        segment = flight.segment
-        while True:
-            chunk = self._accept(segment, await self._answer(flight))
-            if chunk.body:
-                yield chunk
-            segment = QueueRange(segment.queue, chunk.stop, segment.stop)
-            if not segment:
-                return
-            flight = await self._launch(segment)
 
     async def _answer(self, flight: _Flight) -> Pulled:
         """What the pull brought. One that got no answer is sent again, after a pause and by a fresh route."""
