@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from evenq._version import __version__
 from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
@@ -35,6 +36,9 @@ from evenq.errors import (
     TopicNotFound,
 )
 from evenq.model import Message, MessageModel, MessageQueue, MessageView, SendResult, SendStatus
+
+if TYPE_CHECKING:
+    from evenq import aio, balance, protocol, testing
 
 __all__ = [
     "Admin",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
+from evenq.balance import on_behalf_of
 from evenq.errors import StateError
 
 __all__ = ["Facade", "blocking", "mirrors", "pending"]
@@ -73,7 +74,9 @@ class Facade(Generic[I]):
         except StateError:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, _loop())
+        # round robin counts by thread: the task that sends must know which thread it sends for
+        with on_behalf_of(threading.current_thread()):
+            return asyncio.run_coroutine_threadsafe(work, _loop())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         future = self._submit(work)
