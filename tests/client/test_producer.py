@@ -50,9 +50,9 @@ def test_offsets_and_ids_tell_where_a_message_is(any_cluster: AnyCluster, wide: 
 def test_the_same_key_goes_to_the_same_queue(any_cluster: AnyCluster, wide: str) -> None:
     with Producer(any_cluster.namesrv) as producer:
         for key in ("o-1", "o-2", 17, True):
-            queues = {producer.send(Message(wide, b""), selector=HashSelector(), arg=key).queue for _ in range(5)}
+            queues = {producer.send(Message(wide, b"x"), selector=HashSelector(), arg=key).queue for _ in range(5)}
             assert len(queues) == 1
-        chosen = producer.send(Message(wide, b""), selector=lambda queues, message, arg: queues[3])
+        chosen = producer.send(Message(wide, b"x"), selector=lambda queues, message, arg: queues[3])
         assert chosen.queue == MessageQueue(wide, "broker-a", 3)
 
 
@@ -143,6 +143,15 @@ def test_a_stopped_broker_costs_no_send(own_cluster: EmbeddedCluster, topic: str
 def test_no_name_server_is_named(topic: str) -> None:
     with Producer("127.0.0.1:1") as producer, pytest.raises(evenq.ConnectError, match=r"no name server answers.*:1"):
         producer.send(Message(topic, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [(Message("t", b""), "at least one byte"), (Message("t", b"x" * 101), "body='101 bytes': at most 100")],
+)
+def test_a_message_that_no_broker_takes_is_refused_here(message: Message, complaint: str) -> None:
+    with Producer("127.0.0.1:1", max_message_size=100) as producer, pytest.raises(evenq.ArgumentError, match=complaint):
+        producer.send(message)
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,16 @@ class Group:
                 self.consumed += [(name, message) for message in messages]
 
         member = PushConsumer(self.namesrv, self.group, instance=name, begin="first", **settings)  # type: ignore[arg-type]
-        self._stack.callback(lambda: member in self.crashed or member.close())
+        self._stack.callback(self._close, member)
         member.subscribe(self.topic, expression)
         member.on_rebalance(lambda plan: self.plans.append((name, plan)))
         member.start(handler)
         self.members[name] = member
         return member
+
+    def _close(self, member: PushConsumer) -> None:
+        if member not in self.crashed:
+            member.close()
 
     def leave(self, name: str) -> None:
         self.members.pop(name).close()

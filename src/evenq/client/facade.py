@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import functools
 import os
@@ -20,13 +21,37 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+# Seconds that the end of the process waits for clients that were not closed.
+EXIT_PATIENCE = 2.0
+
+
 class _LoopThread:
     """An event loop that runs in a daemon thread for as long as the process lives."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="evenq", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="evenq", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.run_until_complete(_end_all())
+        self.loop.close()
+
+    def _stop(self) -> None:
+        if self.pid == os.getpid():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(EXIT_PATIENCE)
+
+
+async def _end_all() -> None:
+    """What nobody closed ends here, quietly."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 _lock = threading.Lock()

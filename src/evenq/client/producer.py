@@ -159,8 +159,8 @@ class Producer:
         self._session.check_open("producer")
         seconds = self._session.timeouts.send if timeout is None else timeout
         began = self._clock()
-        route = await self._route(message.topic)
         outgoing = self._outgoing(message)
+        route = await self._route(message.topic)
         free = _Free(route, self._chooser)
         choice = (
             free
@@ -231,6 +231,8 @@ class Producer:
         )
 
     def _outgoing(self, message: Message) -> _Outgoing:
+        if not message.body:
+            raise ArgumentError("body", message.body, "give at least one byte: a broker refuses an empty message")
         if len(message.body) > self._max_message_size:
             raise ArgumentError(
                 "body",
