@@ -21,7 +21,7 @@ from tests.balance.cases import load, member_lists, queue_lists, queues_of
 Model = Callable[[int, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 
 # How the vectors name rooms: brokers are "hz@broker-a" or "hz-broker-a", members "hz@10.0.0.1@42".
-IN_ROOMS = {
+IN_ROOMS: dict[str, Callable[[str], str]] = {
     "broker_room": lambda broker: re.split("[@-]", broker)[0],
     "member_room": lambda member: member.partition("@")[0],
 }
