@@ -24,12 +24,17 @@ MAX_BODY = 256 * 1024 * 1024
 _SLICE = 4096
 
 
+def _whole(body: bytes, ended: bool) -> bytes:
+    if len(body) > MAX_BODY:
+        raise ValueError(f"it becomes more than {MAX_BODY} bytes")
+    if not ended:
+        raise ValueError("it is cut off")
+    return body
+
+
 def _zlib_decompress(data: bytes) -> bytes:
     stream = zlib.decompressobj()
-    body = stream.decompress(data, MAX_BODY)
-    if not stream.eof:
-        raise ValueError("the stream does not end")
-    return body
+    return _whole(stream.decompress(data, MAX_BODY + 1), stream.eof)
 
 
 def _lz4_compress(data: bytes, level: int) -> bytes:
@@ -43,10 +48,7 @@ def _lz4_decompress(data: bytes) -> bytes:
     import lz4.frame
 
     stream = lz4.frame.LZ4FrameDecompressor()
-    body: bytes = stream.decompress(data, MAX_BODY)
-    if not stream.eof:
-        raise ValueError("the stream does not end")
-    return body
+    return _whole(stream.decompress(data, MAX_BODY + 1), stream.eof)
 
 
 def _zstd_compress(data: bytes, level: int) -> bytes:
@@ -69,9 +71,7 @@ def _zstd_decompress(data: bytes) -> bytes:
                 break
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None
-    if not stream.eof:
-        raise ValueError("the stream does not end")
-    return b"".join(parts)
+    return _whole(b"".join(parts), stream.eof)
 
 
 class _Method(NamedTuple):

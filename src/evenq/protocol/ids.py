@@ -27,8 +27,8 @@ def pack_host(text: str) -> bytes:
     """
     host, _, port = text.rpartition(":")
     try:
-        if host.startswith("["):
-            return inet_pton(AF_INET6, host.strip("[]")) + _PORT.pack(int(port))
+        if host[:1] == "[" and host[-1:] == "]":
+            return inet_pton(AF_INET6, host[1:-1]) + _PORT.pack(int(port))
         return inet_pton(AF_INET, host) + _PORT.pack(int(port))
     except (OSError, ValueError, struct.error):
         raise ArgumentError("host", text, "give 1.2.3.4:9876 or [2001:db8::1]:9876") from None

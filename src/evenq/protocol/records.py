@@ -25,6 +25,7 @@ from evenq.protocol.properties import decode_properties
 
 __all__ = [
     "COMMIT_LOG_OFFSET_AT",
+    "MAGIC_BLANK",
     "MAGIC_V1",
     "MAGIC_V2",
     "MIN_RECORD",
@@ -38,6 +39,8 @@ __all__ = [
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
+# What fills the end of a commit log file; never sent to anyone.
+MAGIC_BLANK = 0xCBD43194
 
 # Where a store fills in what it only knows when it appends (the last one with an IPv4 born host).
 QUEUE_OFFSET_AT = 20
@@ -87,7 +90,8 @@ def split_records(body: bytes) -> list[int]:
         note(at)
         at += size
     if at != end:
-        raise ProtocolError(f"the last record ends at {at}, its bytes at {end}: it is cut off")
+        begin = at if at < end else starts[-1]
+        raise ProtocolError(f"a record at {begin} of {end}: it is cut off")
     return starts
 
 

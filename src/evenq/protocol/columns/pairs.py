@@ -131,10 +131,11 @@ def _unusual(marks: Ints, kinds: Bytes, text: Bytes, row_end: Ints) -> tuple[Int
     """The same where the marks do not simply take turns: a last mark is missing, a name has no value, …"""
     stops = marks[kinds == _VALUE_END]
     open_end = row_end[text[row_end - 1] != _VALUE_END]
-    value_end = np.concatenate((stops, open_end))
+    # an open end comes before a mark at the same place, which is the first byte of the next message
+    value_end = np.concatenate((open_end, stops))
     order = np.argsort(value_end, kind="stable")
     # a mark takes a byte of its own, the open end of a message does not
-    name_at = _after(np.concatenate((stops + 1, open_end))[order])
+    name_at = _after(np.concatenate((open_end, stops + 1))[order])
     splits = np.append(marks[kinds == _NAME_END], len(text))
     name_end = splits[np.searchsorted(splits, name_at)]
     # without a mark of its own, a pair is all name and falls out for having no value

@@ -40,10 +40,10 @@ class CreateTopic(TopicRequest):
     write_queue_nums: Int32
     perm: Int32 = 6
     topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: Int32 | None = 0
+    topic_sys_flag: Int32 = 0
     order: bool = False
     attributes: str | None = None
-    force: bool | None = False
+    force: bool = False
 
 
 class DeleteTopic(TopicRequest):

@@ -45,10 +45,10 @@ class SendRequest(QueueRequest):
     born_timestamp: Int64
     flag: Int32 = 0
     properties: str | None = None
-    reconsume_times: Int32 | None = 0
-    unit_mode: bool | None = False
+    reconsume_times: Int32 = 0
+    unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
-    batch: bool | None = False
+    batch: bool = False
 
 
 class SendRequestV2(SendRequest, rename=_LETTERS):
@@ -63,10 +63,10 @@ class SendRequestV2(SendRequest, rename=_LETTERS):
     born_timestamp: Int64
     flag: Int32 = 0
     properties: str | None = None
-    reconsume_times: Int32 | None = 0
-    unit_mode: bool | None = False
+    reconsume_times: Int32 = 0
+    unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
-    batch: bool | None = False
+    batch: bool = False
     broker_name: str | None = None
 
 
@@ -89,7 +89,7 @@ class SendBack(Header):
     delay_level: Int32
     origin_msg_id: str | None = None
     origin_topic: str | None = None
-    unit_mode: bool | None = False
+    unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
 
 
@@ -127,7 +127,7 @@ class PushReply(QueueRequest):
     born_timestamp: Int64
     flag: Int32
     properties: str | None = None
-    reconsume_times: Int32 | None = 0
+    reconsume_times: Int32 = 0
     unit_mode: bool = False
     born_host: str
     store_host: str

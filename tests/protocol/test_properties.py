@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenq.protocol.properties import decode_properties, encode_properties
+
+words = st.text(st.characters(exclude_characters="\x01\x02"), min_size=1, max_size=10)
+
+
+@given(st.dictionaries(words, words))
+def test_there_and_back(properties: dict[str, str]) -> None:
+    assert decode_properties(encode_properties(properties)) == properties
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("", {}),
+        ("a\x01b", {"a": "b"}),
+        ("a\x01b=c\x02", {"a": "b=c"}),
+        ("a\x01b\x01c\x02", {"a": "b\x01c"}),
+        ("a\x01\x02b\x01c\x02", {"b": "c"}),
+        ("\x01a\x02b\x02\x02", {}),
+        ("a\x01b\x02a\x01c\x02", {"a": "c"}),
+    ],
+)
+def test_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
+    assert decode_properties(text) == properties

@@ -1,0 +1,171 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenq.errors import ArgumentError, ProtocolError, RecordError
+from evenq.model import MessageView
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.properties import encode_properties
+from evenq.protocol.records import (
+    COMMIT_LOG_OFFSET_AT,
+    MIN_RECORD,
+    QUEUE_OFFSET_AT,
+    STORE_TIMESTAMP_AT,
+    body_crc,
+    decode_messages,
+    encode_record,
+    split_records,
+)
+from tests.protocol.cases import hosts, ints, java_host, load, milliseconds, mutations, offsets, records, topics
+
+PLAIN: dict[str, Any] = {
+    "topic": "orders",
+    "body": b"some",
+    "queue_id": 1,
+    "queue_offset": 2,
+    "commit_log_offset": 3,
+    "born_timestamp": 4,
+    "born_host": "10.0.0.1:5",
+    "store_timestamp": 6,
+    "store_host": "10.0.0.2:7",
+}
+
+
+@pytest.mark.parametrize("vector", load("message"), ids=lambda vector: str(vector["msg_id"]))
+def test_what_java_wrote(vector: dict[str, Any]) -> None:
+    frame = bytes.fromhex(vector["frame"])
+    (message,) = decode_messages(frame, broker="b")
+    same = set(vector) & set(MessageView.__struct_fields__) - {"body", "born_host", "store_host"}
+    assert len(same) == 12
+    assert {name: getattr(message, name) for name in same} == {name: vector[name] for name in same}
+    assert message.body.hex() == vector["body"]
+    assert message.born_host == str_host(vector["born_host"])
+    assert message.store_host == str_host(vector["store_host"])
+    assert (message.broker, message.store_size) == ("b", len(frame))
+    assert encoded(message) == frame
+
+
+def str_host(text: str) -> str:
+    # the shortest form of an IPv6 address, where Java writes all its zeros
+    return java_host(text).replace(":0:0:0:0:0:", "::")
+
+
+def encoded(message: MessageView) -> bytes:
+    names = set(MessageView.__struct_fields__) - {"broker", "msg_id", "store_size", "body_crc", "properties"}
+    fields = {name: getattr(message, name) for name in names}
+    return encode_record(**fields, crc=message.body_crc, properties=encode_properties(message.properties))
+
+
+@pytest.mark.parametrize("vector", load("records"), ids=lambda vector: f"{vector['kind']}-{vector['topic'][:9]}")
+def test_what_java_compressed_and_its_second_version(vector: dict[str, Any]) -> None:
+    frame = bytes.fromhex(vector["frame"])
+    (message,) = decode_messages(frame)
+    assert message.body.hex() == vector["body"]
+    assert message.topic == vector["topic"]
+    assert message.properties == vector["properties"]
+    assert message.sys_flag & SysFlag.COMPRESSED == 0
+    if vector["kind"] == "v2" and len(vector["topic"]) > 127:
+        assert encoded(message) == frame
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "topic": topics,
+            "body": st.binary(max_size=50),
+            "queue_id": ints,
+            "queue_offset": offsets,
+            "commit_log_offset": offsets,
+            "born_timestamp": milliseconds,
+            "born_host": hosts,
+            "store_timestamp": milliseconds,
+            "store_host": hosts,
+            "flag": ints,
+            "reconsume_times": ints,
+            "prepared_transaction_offset": offsets,
+            "sys_flag": st.sampled_from([0, 2, 4, 8, 12, 16, 32]),
+        }
+    ),
+    st.dictionaries(st.text(min_size=1, max_size=9), st.text(min_size=1, max_size=9), max_size=4),
+)
+def test_there_and_back(fields: dict[str, Any], properties: dict[str, str]) -> None:
+    clean = {clear(name): clear(value) for name, value in properties.items()}
+    record = encode_record(**fields, properties=encode_properties(clean))
+    (message,) = decode_messages(record, check_crc=True)
+    hosts_v6 = SysFlag.BORN_HOST_V6 * fields["born_host"].startswith("[")
+    hosts_v6 |= SysFlag.STORE_HOST_V6 * fields["store_host"].startswith("[")
+    fields["sys_flag"] = fields["sys_flag"] & ~48 | hosts_v6
+    assert {name: getattr(message, name) for name in fields} == fields
+    assert message.properties == clean
+    assert (message.body_crc, message.store_size) == (body_crc(fields["body"]), len(record))
+
+
+def clear(text: str) -> str:
+    return text.replace("\x01", "1").replace("\x02", "2")
+
+
+def test_a_store_can_fill_in_what_it_learns_late() -> None:
+    record = bytearray(encode_record(**PLAIN))
+    for at in (QUEUE_OFFSET_AT, COMMIT_LOG_OFFSET_AT, STORE_TIMESTAMP_AT):
+        record[at : at + 8] = at.to_bytes(8, "big")
+    (message,) = decode_messages(bytes(record))
+    assert (message.queue_offset, message.commit_log_offset, message.store_timestamp) == (
+        QUEUE_OFFSET_AT,
+        COMMIT_LOG_OFFSET_AT,
+        STORE_TIMESTAMP_AT,
+    )
+
+
+@given(st.lists(records(), max_size=5))
+def test_the_chain_of_sizes(pieces: list[bytes]) -> None:
+    starts = [sum(map(len, pieces[:index])) for index in range(len(pieces))]
+    assert split_records(b"".join(pieces)) == starts
+
+
+@pytest.mark.parametrize("left", [1, 3, 4, MIN_RECORD - 1, MIN_RECORD, 100])
+def test_a_cut_chain_names_the_place(left: int) -> None:
+    record = encode_record(**PLAIN)
+    assert left < len(record)
+    with pytest.raises(ProtocolError, match=f"at {len(record)} of"):
+        decode_messages(record + record[:left])
+
+
+@given(mutations(st.lists(records(), min_size=1, max_size=3).map(b"".join)))
+def test_damage_is_a_protocol_error(body: bytes) -> None:
+    poisoned: list[RecordError] = []
+    try:
+        for message in decode_messages(body, check_crc=True, poisoned=poisoned):
+            assert body_crc(message.body) == message.body_crc or message.sys_flag & (SysFlag.COMPRESSION | 0xC0)
+    except ProtocolError:
+        pass
+
+
+def test_a_poisoned_message_is_named_and_can_be_skipped() -> None:
+    good = encode_record(**PLAIN)
+    bad = encode_record(**PLAIN | {"queue_offset": 77, "sys_flag": SysFlag.COMPRESSED})
+    with pytest.raises(RecordError, match="message 77 of queue 1 of topic 'orders'") as caught:
+        decode_messages(good + bad + good)
+    assert (caught.value.topic, caught.value.queue_id, caught.value.queue_offset) == ("orders", 1, 77)
+    poisoned: list[RecordError] = []
+    assert len(decode_messages(good + bad + good, poisoned=poisoned)) == 2
+    assert [error.queue_offset for error in poisoned] == [77]
+
+
+def test_a_wrong_checksum_is_found_when_asked() -> None:
+    record = encode_record(**PLAIN, crc=1)
+    assert decode_messages(record)[0].body_crc == 1
+    with pytest.raises(RecordError, match="checksum"):
+        decode_messages(record, check_crc=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"topic": ""}, "topic"), ({"topic": "t" * 40_000}, "topic"), ({"properties": "x" * 32_768}, "properties"),
+     ({"store_host": "localhost:1"}, "host"), ({"born_host": "::1:1"}, "host")],
+)  # fmt: skip
+def test_what_no_record_can_hold(change: dict[str, str], name: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        encode_record(**PLAIN | change)
+    assert caught.value.argument == name
