@@ -28,11 +28,11 @@ class AnyCluster(Protocol):
     def start_broker(self, name: str) -> object: ...
 
 
-def ask(address: str, code: RequestCode, header: Header | None = None) -> Command:
+def ask(address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
     """One request to ``host:port`` on a connection of its own, and the answer."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(Command(code, ext=header.to_ext() if header else {}).encode())
+        connection.sendall(Command(code, ext=header.to_ext() if header else {}, body=body).encode())
         parser = FrameParser()
         while piece := connection.recv(65536):
             for answer in parser.feed(piece):

@@ -48,14 +48,17 @@ class _Client:
     def __init__(self, host: JavaHost, name: str, kind: str, settings: dict[str, Any]) -> None:
         self._host = host
         self.name = name
+        self._stopped = False
         self.client_id = self._ask("start", str, kind=kind, **settings)
 
     def _ask(self, verb: str, answer: type[T], *, seconds: float = 60.0, **arguments: Any) -> T:
         return self._host.ask(verb, answer, seconds=seconds, actor=self.name, **arguments)
 
     def stop(self) -> None:
-        """Shut the client down in good order: a consumer commits its offsets and leaves its group."""
-        self._ask("stop", type(None))
+        """Shut the client down in good order: a consumer commits its offsets and leaves its group. Once is enough."""
+        if not self._stopped:
+            self._stopped = True
+            self._ask("stop", type(None))
 
     def kill(self) -> None:
         """SIGKILL to its JVM, and so to every other client in that."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from evenq.broker.cluster import broker_names
+from evenq.protocol import RequestCode
 from tests import clusters
 from tests.realmq.jvm import Jvm
 from tests.realmq.kit import find_kit
@@ -47,8 +48,7 @@ _BROKER_CONF = {
 @dataclass(slots=True)
 class _Broker:
     address: str
-    conf: Path
-    home: Path
+    settings: dict[str, str]
     jvm: Jvm | None = None
 
 
@@ -118,11 +118,9 @@ class RealCluster:
 
     def start(self) -> None:
         """Start everything and wait until each broker can be found through the name server."""
-        conf = self._write_conf("namesrv", {"listenPort": str(self._namesrv_port), "bindAddress": "127.0.0.1"})
-        self._namesrv = self._launch(
-            self._home / "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf, _NAMESRV_HEAP
-        )
-        # brokers that came up before it would register with their next try only, 10 s later
+        settings = {"listenPort": str(self._namesrv_port), "bindAddress": "127.0.0.1"}
+        self._namesrv = self._launch("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", settings, _NAMESRV_HEAP)
+        # first alone: a broker that looks for it in vain looks again seconds later only
         self._namesrv.wait_for(_BOOTED, 60)
         for name in self._brokers:
             self._launch_broker(name)
@@ -160,24 +158,22 @@ class RealCluster:
             "storePathCommitLog": str(store / "commitlog"),
             **conf,
         }
-        return _Broker(f"127.0.0.1:{port}", self._write_conf(name, settings), self._home / name)
-
-    def _write_conf(self, name: str, settings: Mapping[str, str]) -> Path:
-        path = self._home / f"{name}.conf"
-        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return path
+        return _Broker(f"127.0.0.1:{port}", settings)
 
     def _launch_broker(self, name: str) -> None:
         broker = self._brokers[name]
         if broker.jvm is not None:
             raise RuntimeError(f"{name} has been started already: stop or kill it first")
-        broker.jvm = self._launch(broker.home, "org.apache.rocketmq.broker.BrokerStartup", broker.conf, _BROKER_HEAP)
+        broker.jvm = self._launch(name, "org.apache.rocketmq.broker.BrokerStartup", broker.settings, _BROKER_HEAP)
 
-    def _launch(self, home: Path, main: str, conf: Path, heap: list[str]) -> Jvm:
-        # the mode that is switched off makes a key pair at every start, a second of a core each time
+    def _launch(self, name: str, main: str, settings: Mapping[str, str], heap: list[str]) -> Jvm:
+        # written at every start: a broker writes all its settings into it when one of them is changed
+        conf = self._home / f"{name}.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        # with TLS a server makes a key pair at every start, a second of a core each time
         mode = f"-Dtls.server.mode={'permissive' if self._tls else 'disabled'}"
         arguments = ["evenq.Leash", main, "-c", str(conf)]
-        return Jvm(self._kit, home, arguments, heap=[*heap, mode], quick=self._quick)
+        return Jvm(self._kit, self._home / name, arguments, heap=[*heap, mode], quick=self._quick)
 
     def _take_jvm(self, name: str) -> Jvm:
         broker = self._brokers[name]
@@ -190,4 +186,14 @@ class RealCluster:
         broker = self._brokers[name]
         assert broker.jvm is not None
         broker.jvm.wait_for(_BOOTED, 60)
-        wait_until(lambda: name in clusters.brokers(self.namesrv), f"{name} registered at the name server")
+        wait_until(lambda: self._is_registered(name), f"{name} registered at the name server")
+
+    def _is_registered(self, name: str) -> bool:
+        """Whether the name server knows the broker. If not, it is made to register now.
+
+        The first registration of a broker is lost when it has not found its name server reachable by then, and the
+        next is due 10 s later; but one comes with every change of its permission, also with one from 6 to 6.
+        """
+        if name not in clusters.brokers(self.namesrv):
+            clusters.ask(self._brokers[name].address, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+        return name in clusters.brokers(self.namesrv)

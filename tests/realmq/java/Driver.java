@@ -72,6 +72,8 @@ public final class Driver {
                 Actor started = KINDS.get(command.getString("kind")).start(command, wire);
                 actors.put(name, started);
                 return started.act("id", command);
+            case "stop":
+                return Hurry.through(() -> actors.remove(name).act(verb, command));
             default:
                 return actors.get(name).act(verb, command);
         }
