@@ -1,0 +1,65 @@
+import asyncio
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import evenq
+from evenq.errors import StateError
+
+
+def test_the_sync_surface_has_the_signatures_of_the_async_one() -> None:
+    for name in evenq.aio.__all__:
+        sync, async_ = getattr(evenq, name), getattr(evenq.aio, name)
+        assert inspect.signature(sync) == inspect.signature(async_), name
+        assert sync.__doc__ == async_.__doc__
+        methods = {method for method, value in vars(async_).items() if not method.startswith("_") and callable(value)}
+        # a sync client starts when it is made
+        assert methods - {"start"} <= set(dir(sync)), f"{name} lacks {methods - set(dir(sync))}"
+
+
+def test_a_fork_cannot_use_its_parents_client() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+    producer._pid += 1
+    with pytest.raises(
+        StateError, match=r"made in process \d+ and cannot be used in its fork \d+: make a new one here"
+    ):
+        producer.send(evenq.Message("t", b"x"))
+    producer._pid = os.getpid()
+    producer.close()
+
+
+def test_a_closed_client_says_so_and_closes_twice() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+    producer.close()
+    producer.close()
+    with pytest.raises(StateError, match="this producer is closed: make a new one"):
+        producer.send(evenq.Message("t", b"x"))
+
+
+def test_nothing_blocks_a_running_loop() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+
+    async def scenario() -> None:
+        with pytest.raises(StateError, match=r"use evenq\.aio\.Producer here"):
+            producer.send_async(evenq.Message("t", b"x"))
+
+    asyncio.run(scenario())
+    producer.close()
+
+
+def test_a_process_ends_quietly_with_clients_that_nobody_closed() -> None:
+    code = """
+import evenq
+producer = evenq.Producer("127.0.0.1:1")
+consumer = evenq.PushConsumer("127.0.0.1:1", "g")
+consumer.subscribe("t")
+consumer.start(lambda messages: None)
+print("done")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert "Task was destroyed" not in ended.stderr
+    assert "Traceback" not in ended.stderr
