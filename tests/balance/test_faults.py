@@ -55,7 +55,7 @@ def play(preset: str, script: str, brokers: str = "abc") -> list[str]:
             case broker, "!":
                 chooser.record(broker, 3, failed=True)
             case broker, "!!":
-                chooser.record(broker, 3, failed=True, reachable=False)
+                chooser.record(broker, 3, reachable=False)
             case broker, "~" | "^" as answer:
                 chooser.probed(broker, answered=answer == "^")
             case broker, latency:
@@ -76,6 +76,7 @@ CLASSIC = {
     "retry, last one available": ("?a ?a ?a ?", "a0 a1 a0 a1"),
     # c (10 ms) before b (20 ms), both before a; half of three is one: c, by the counter modulo 2.
     "retry, last one isolated": ("b=20 c=10 a! ?a ?a ?a", "c0 c1 c0"),
+    "retry, the order follows the latest sends": ("b=20 c=10 a! ?a b=5 ?a ?a", "c0 b1 b0"),
     # Of two known ones half is one, and c is not known at all.
     "retry, few known": ("b=20 a! ?a ?a", "b0 b1"),
     "retry, only the failed one known": ("a! ?a ?a", "a0 a1"),

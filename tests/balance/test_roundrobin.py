@@ -130,10 +130,12 @@ def test_tasks_on_behalf_of_a_thread_share_its_counter() -> None:
     try:
         with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
             runs = [[pool.submit(send).result() for pool in (one, other)] for _ in range(5)]
+        here = [send(), send()]
         outside = asyncio.run_coroutine_threadsafe(take(), loop).result(timeout=10)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         runner.join(timeout=10)
         loop.close()
     assert runs == [[step, step + 1] for step in range(5)]
-    assert outside == 2
+    assert here == [2, 3]
+    assert outside == 3

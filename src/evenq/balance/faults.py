@@ -101,14 +101,14 @@ class _FaultAvoidance(RoundRobinChooser, ABC):
         """Take the isolation that a send earned into account."""
 
     def record(self, broker: str, latency_ms: float, *, failed: bool = False, reachable: bool = True) -> None:
-        latency = self.back_off.failure if failed else latency_ms
+        latency = latency_ms if reachable and not failed else self.back_off.failure
         health = self._brokers.get(broker)
         if health is None:
             health = self._brokers.setdefault(broker, _Health())
         away = self.back_off.away(latency)
         health.latency = latency
         self._learn(health, self._clock(), away, reachable)
-        if away or not reachable or broker in self._out:
+        if away or broker in self._out:
             self._settled_until = -inf
 
     def forget(self, broker: str) -> None:
