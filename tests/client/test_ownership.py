@@ -198,6 +198,26 @@ def test_a_lock_that_stays_with_another_is_waited_for_and_then_overridden(
     assert "beginning anyway, messages may come twice" in caplog.text
 
 
+def test_the_only_member_does_not_wait_long_for_what_a_crash_left_behind() -> None:
+    async def scenario() -> None:
+        now = 0.0
+        broker = Broker()
+        broker.locks[QUEUES[0]] = "a member that crashed"
+        member = Member(broker, "m0")
+        member.ownership._clock = lambda: now
+        member.ownership.members_are(["m0", "m1"], ())
+        member.target(QUEUES[:1])
+        now = 2.0
+        await turns(50)
+        assert member.ownership.queues == []
+        member.ownership.members_are(["m0"], ())
+        await turns(50)
+        assert member.ownership.queues == QUEUES[:1]
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+
+
 def test_a_queue_lost_before_its_lock_came_is_let_go() -> None:
     async def scenario() -> None:
         broker = Broker(1)

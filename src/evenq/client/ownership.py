@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 # How often a lock that another member still has is asked for again, and how long at most.
 CLAIM_PAUSE = 0.05
 CLAIM_LIMIT = 30.0
+# The only member of a group waits for no living one: the lock is what a crash before its time left behind.
+ALONE_LIMIT = 1.0
 
 
 class Ownership:
@@ -58,6 +60,7 @@ class Ownership:
         self._held: dict[MessageQueue, Holding] = {}
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None
+        self._alone = False
 
     @property
     def holdings(self) -> list[Holding]:
@@ -85,9 +88,10 @@ class Ownership:
         if self._wanted and (self._claiming is None or self._claiming.done()):
             self._claiming = self._session.spawn(self._claim())
 
-    def members_gone(self, gone: Iterable[str], members: list[str]) -> None:
+    def members_are(self, members: list[str], gone: Iterable[str]) -> None:
         """A dead member cannot give its locks back; the survivor with the lowest id does it in its name."""
-        if members and members[0] == self._session.client_id:
+        self._alone = members == [self._session.client_id]
+        if gone and members and members[0] == self._session.client_id:
             everything = [queue for route in self._session.routes.all() for queue in route.readable]
             for owner in gone:
                 self._session.spawn(self._locks.release(everything, owner=owner))
@@ -111,13 +115,10 @@ class Ownership:
         while self._wanted:
             asked = dict(self._wanted)
             granted = await self._locks.take(asked)
-            late = {queue for queue, since in asked.items() if self._clock() - since > CLAIM_LIMIT} - granted
+            limit = ALONE_LIMIT if self._alone else CLAIM_LIMIT
+            late = {queue for queue, since in asked.items() if self._clock() - since > limit} - granted
             for queue in late:
-                log.warning(
-                    "%s is still locked by another member after %.0f s; beginning anyway, messages may come twice",
-                    queue,
-                    CLAIM_LIMIT,
-                )
+                log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
             await asyncio.gather(*map(self._take, granted | late))
             if self._wanted:
                 await asyncio.sleep(CLAIM_PAUSE)

@@ -30,7 +30,7 @@ class Owner(Protocol):
 
     def held(self, topic: str) -> set[MessageQueue]: ...
     def carry_out(self, plan: Plan) -> None: ...
-    def members_gone(self, gone: Iterable[str], members: list[str]) -> None: ...
+    def members_are(self, members: list[str], gone: Iterable[str]) -> None: ...
 
 
 class Rebalancer:
@@ -102,10 +102,8 @@ class Rebalancer:
         members = await self._ask_members(masters)
         if members is None:
             return
-        gone = self._known - set(members)
+        self._owner.members_are(members, self._known - set(members))
         self._known = set(members)
-        if gone:
-            self._owner.members_gone(gone, members)
         for route in routes:
             if route.readable:
                 target = self._target(sorted(route.readable), members)
