@@ -17,7 +17,7 @@ def run_without_java(tmp_path: Path, require: str) -> str:
     return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True).stdout
 
 
-@pytest.mark.parametrize("require", ["", "spark", "spark,interop"])
+@pytest.mark.parametrize("require", ["spark", "spark,interop"])
 def test_a_missing_java_is_named(tmp_path: Path, require: str) -> None:
     printed = run_without_java(tmp_path, require)
 

@@ -7,9 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evenq.balance import Strategy, assign, strategy
 from evenq.model import Begin, Message, MessageQueue
 from tests.clusters import AnyCluster, create_topic
 from tests.realmq import JavaError, JavaHost, JavaMember, RealCluster
@@ -60,6 +62,46 @@ def test_java_members_share_what_a_java_producer_sends(
             assert received.message.properties.items() >= by_key[received.message.keys].wire_properties().items()
 
 
+ROOMS = {"broker-a": "east", "broker-b": "west", "one": "east", "two": "west"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "settings"),
+    [
+        (strategy("AVG"), {}),
+        (strategy("AVG_BY_CIRCLE"), {}),
+        (strategy("CONSISTENT_HASH", virtual_nodes=3), {"virtual_nodes": 3}),
+        (
+            strategy(
+                "MACHINE_ROOM_NEARBY",
+                inner="AVG_BY_CIRCLE",
+                broker_room=ROOMS.__getitem__,
+                member_room=lambda member: ROOMS[member.partition("@")[2]],
+            ),
+            {"inner": "AVG_BY_CIRCLE", "broker_rooms": ROOMS, "member_rooms": ROOMS},
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_java_members_use_the_strategy_they_are_given(
+    embedded_cluster: AnyCluster, java: JavaHost, topic: str, group: str, chosen: Strategy, settings: dict[str, Any]
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=5)
+    name = chosen.name.partition("-")[0]
+    members = [
+        java.push(embedded_cluster.namesrv, group, topic, strategy=name, instance=instance, **settings)
+        for instance in ("one", "two")
+    ]
+    queues = all_queues(embedded_cluster, topic, 5)
+    shares = assign(chosen, queues, [member.client_id for member in members])
+    wanted = {member: sorted(share) for member, share in shares.items()}
+
+    def held() -> dict[str, list[MessageQueue]]:
+        return {member.client_id: member.assignment() for member in members}
+
+    wait_until(lambda: held() == wanted, lambda: f"the shares {wanted}: there is {held()}")
+
+
 def test_lite_pull_reads_a_flood_in_order(any_cluster: AnyCluster, java: JavaHost, topic: str, group: str) -> None:
     create_topic(any_cluster.namesrv, topic, queues=2)
     flood = java.producer(any_cluster.namesrv).flood(topic, 300, size=40, mode="ordered", argument="same")
@@ -70,6 +112,20 @@ def test_lite_pull_reads_a_flood_in_order(any_cluster: AnyCluster, java: JavaHos
     assert [int(received.message.body) for received in got] == list(range(300))
     assert {len(received.message.body) for received in got} == {40}
     assert len({received.message.queue for received in got}) == 1
+
+
+def test_an_orderly_listener_that_fails_gets_the_message_again_before_the_next(
+    real_cluster: RealCluster, java: JavaHost, topic: str, group: str
+) -> None:
+    create_topic(real_cluster.namesrv, topic, queues=1)
+    numbered = [Message(topic, b"%d" % n, properties={"n": str(n)}) for n in range(1, 5)]
+    java.producer(real_cluster.namesrv).send(numbered, "ordered", argument="same")
+
+    member = java.push(
+        real_cluster.namesrv, group, {topic: "n > 2"}, sql=True, orderly=True, fail_times=1, begin=Begin.FIRST
+    )
+
+    assert [received.message.body for received in member.wait_for(4)] == [b"3", b"3", b"4", b"4"]
 
 
 def test_a_killed_member_leaves_its_queues_to_the_others(
@@ -111,7 +167,7 @@ def test_a_killed_broker_comes_back_with_its_messages(java: JavaHost, topic: str
     assert (tmp_path / "broker-a" / "commitlog").is_dir()
 
 
-def test_no_jvm_outlives_a_killed_test_run() -> None:
+def test_no_jvm_outlives_a_killed_test_run(tmp_path: Path) -> None:
     program = """
 import sys, time
 from tests.realmq import JavaHost, RealCluster
@@ -120,8 +176,10 @@ with RealCluster(brokers=1) as cluster, JavaHost() as host:
     time.sleep(60)
 """
     root = Path(__file__).parents[2]
-    run = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True)
-    with run:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=root, env=environment, stdout=subprocess.PIPE, text=True
+    ) as run:
         assert run.stdout is not None
         pids = [int(pid) for pid in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)

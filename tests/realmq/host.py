@@ -62,8 +62,9 @@ class JavaHost:
     """
 
     def __init__(self, *, quick: bool = True, heap: str = "256m") -> None:
+        kit = find_kit()
         self._home = Path(tempfile.mkdtemp(prefix="evenq-java-"))
-        self._jvm = Jvm(find_kit(), self._home, ["evenq.Driver"], heap=[f"-Xmx{heap}"], quick=quick, talks=True)
+        self._jvm = Jvm(kit, self._home, ["evenq.Driver"], heap=[f"-Xmx{heap}"], quick=quick, talks=True)
         self._names = itertools.count(1)
         self._ids = itertools.count(1)
         self._sending = threading.Lock()
@@ -107,7 +108,7 @@ class JavaHost:
 
         Its listener takes ``pause`` seconds a call and lets each message fail ``fail_times`` times. What a strategy
         needs comes by the names of :func:`evenq.balance.strategy` (``virtual_nodes``, ``queues``, ``rooms``,
-        ``inner``), but rooms come as tables: ``broker_rooms`` by broker name, ``member_rooms`` by client id.
+        ``inner``), but rooms come as tables: ``broker_rooms`` by broker name, ``member_rooms`` by instance name.
         """
         return self._member(
             "push",

@@ -39,7 +39,7 @@ final class Strategies {
         }
     }
 
-    /** Rooms by broker name and by member id, as given. */
+    /** Rooms by broker name and by a member's instance name, as given. */
     private static final class Rooms implements AllocateMachineRoomNearby.MachineRoomResolver {
         private final JSONObject brokers;
         private final JSONObject members;
@@ -56,7 +56,7 @@ final class Strategies {
 
         @Override
         public String consumerDeployIn(String clientId) {
-            return members.getString(clientId);
+            return members.getString(clientId.substring(clientId.indexOf('@') + 1));
         }
     }
 }
