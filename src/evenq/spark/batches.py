@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ ROWS = 10_000
 BYTES = 8 * 1024 * 1024
 
 
-def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Generator[pa.RecordBatch, None, None]:
     """All messages of the ranges, queue after queue, offset after offset, in batches of about 10,000.
 
     The event loop runs only while the next batch is wanted. Answers that come meanwhile wait in the socket, which is

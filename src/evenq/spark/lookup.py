@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from evenq.client.routes import Route
 from evenq.client.session import Session
 from evenq.errors import ConnectError, RemoteError
 from evenq.model import MessageQueue
@@ -50,7 +51,7 @@ class Lookup:
 
         async def ask(session: Session) -> list[MessageQueue]:
             if fresh or self._clock() >= self._routes_until:
-                await asyncio.gather(*map(session.routes.refresh, self._options.topics))
+                await asyncio.gather(*(_fresh_route(session, topic) for topic in self._options.topics))
                 self._routes_until = self._clock() + session.intervals.routes
             routes = await asyncio.gather(*map(session.routes.get, self._options.topics))
             return [queue for route in routes for queue in route.readable]
@@ -80,27 +81,37 @@ class Lookup:
             log.warning("the progress of group %s could not be stored: %s", group, error)
 
     def _run(self, question: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Brokers close connections that were silent for two minutes; then a second try finds a new one."""
-
         async def ask() -> T:
             if self._session is None:
                 self._session = Session(self._options.namesrv, timeouts=self._options.timeouts)
-            try:
-                return await question(self._session)
-            except ConnectError as error:
-                log.debug("asking again: %s", error)
-                await asyncio.gather(*map(self._session.routes.refresh, self._options.topics))
-                return await question(self._session)
+            return await question(self._session)
 
         return self._runner.run(ask())
+
+
+# Servers close connections that were silent for two minutes, and nobody listens between two questions.
+# So a question that finds its connection broken is asked once more.
 
 
 async def _each(
     session: Session, queues: Iterable[MessageQueue], ask: Callable[[str, MessageQueue], Awaitable[T]]
 ) -> dict[MessageQueue, T]:
+    """Ask the broker of each queue, all at once."""
+
     async def one(queue: MessageQueue) -> T:
         route = await session.routes.get(queue.topic)
-        return await ask(route.address(queue.broker), queue)
+        try:
+            return await ask(route.address(queue.broker), queue)
+        except ConnectError:
+            route = await _fresh_route(session, queue.topic)
+            return await ask(route.address(queue.broker), queue)
 
     wanted = sorted(queues)
     return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
+
+
+async def _fresh_route(session: Session, topic: str) -> Route:
+    try:
+        return await session.routes.refresh(topic)
+    except ConnectError:
+        return await session.routes.refresh(topic)

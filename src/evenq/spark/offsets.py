@@ -75,6 +75,11 @@ class Progress:
         """The next offset of each queue."""
         return {part.queue: part.stop for part in self.ranges}
 
+    @property
+    def moved(self) -> dict[MessageQueue, int]:
+        """The next offset of each queue of which this batch reads something."""
+        return {part.queue: part.stop for part in self.ranges if part}
+
     def to_json(self) -> dict[str, Any]:
         return by_topic({part.queue: {"from": part.start, "to": part.stop} for part in self.ranges})
 

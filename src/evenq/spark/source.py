@@ -140,7 +140,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def commit(self, end: dict[str, Any]) -> None:
         if self.options.group is not None:
-            self._lookup.commit(self.options.group, Progress.from_json(end).reached)
+            # a broker learns of the group by its pulls: where nothing was read it would not know it
+            self._lookup.commit(self.options.group, Progress.from_json(end).moved)
 
     def stop(self) -> None:
         if "_lookup" in self.__dict__:
