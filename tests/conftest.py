@@ -25,9 +25,14 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
+from hypothesis import settings
 
 from tests.clusters import AnyCluster
 from tests.realmq import JavaHost, RealCluster, Unavailable
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("evenq", deadline=None)
+settings.load_profile("evenq")
 
 SUITES = ("interop", "spark")
 _INTEROP_FIXTURES = {"real_cluster", "java", "own_java"}

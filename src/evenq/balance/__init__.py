@@ -1,7 +1,8 @@
 """RocketMQ's balancing, pure: data in, data out. No clock, randomness or socket of its own.
 
 - consumers: :func:`strategy`, :func:`assign`, :func:`plan`
-- hashing as Java does it: :func:`java_hash`
+- producers: :func:`queue_chooser` (round robin, fault avoidance), the selectors
+- Java's order and hashes: :func:`sorted_queues`, :func:`sorted_members`, :func:`java_hash`
 """
 
 from evenq.balance.choosing import QueueChooser, RoundRobinChooser

@@ -109,8 +109,9 @@ def _check_params(name: str, params: dict[str, Any]) -> None:
     """Every parameter that is needed, and none that the strategy does not know."""
     known = {field.name: field.default is MISSING for field in fields(STRATEGIES[name])}  # type: ignore[arg-type]
     takes = f"{name} takes {', '.join(known) or 'no parameters'}"
-    for param in params.keys() - known:
-        raise ArgumentError(param, params[param], takes)
+    for param, value in params.items():
+        if param not in known:
+            raise ArgumentError(param, value, takes)
     for param, needed in known.items():
         if needed and param not in params:
             raise ArgumentError(param, None, f"{takes}; give {param}")
