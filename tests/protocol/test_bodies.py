@@ -1,6 +1,10 @@
+import zlib
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
@@ -15,11 +19,13 @@ from evenq.protocol.bodies import (
     LockRequest,
     Members,
     OffsetPair,
+    RegisterBody,
     Subscription,
     TimeSpans,
+    TopicConfig,
     TopicRoute,
 )
-from tests.protocol.cases import load
+from tests.protocol.cases import load, mutations
 
 QUEUE = MessageQueue("t", "broker-a", 3)
 
@@ -80,3 +86,32 @@ def test_errors_name_the_body_and_the_place(data: bytes, reason: str) -> None:
 
 def test_a_version_goes_on() -> None:
     assert DataVersion(counter=3).next(17) == DataVersion(counter=4, timestamp=17)
+
+
+# a broker with compressedRegister=true: two topics
+PACKED = bytes.fromhex(
+    "78da636060b0a8564ace2fcd2b492d52b232d0512a2e492c490d4b2d2acecccf030b9464e6a60205730b94ac0ccd0d10a0968181810988a5f28b"
+    "5280ca154c142c14cc14823dfddc7d5ce3431cdd15aa412a8c429cc20d0d8c8072160ae628b24ada40738b13d353f54a2a0b5295ac94fcfc837c"
+    "1d7d94c0e646c702490600491628cb"
+)
+
+
+def test_a_packed_registration() -> None:
+    wrapper = RegisterBody.unpack(PACKED).topic_config_serialize_wrapper
+    assert wrapper.data_version.timestamp == 1_700_000_000_000
+    assert wrapper.topic_config_table == {
+        "orders": TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=8, perm=6),
+        "TBW102": TopicConfig(
+            topic_name="TBW102",
+            read_queue_nums=8,
+            write_queue_nums=8,
+            perm=7,
+            attributes={"+message.type": "NORMAL"},
+        ),
+    }
+
+
+@given(mutations(st.just(zlib.decompress(PACKED))))
+def test_a_damaged_registration_is_a_protocol_error(data: bytes) -> None:
+    with suppress(ProtocolError):
+        RegisterBody.unpack(zlib.compress(data))

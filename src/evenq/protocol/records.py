@@ -12,7 +12,6 @@ The magic number tells the two versions apart: a topic of more than 127 bytes ne
 from __future__ import annotations
 
 import struct
-from typing import Any
 from zlib import crc32
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
@@ -45,6 +44,7 @@ MAGIC_BLANK = 0xCBD43194
 # Where a store fills in what it only knows when it appends (the last one with an IPv4 born host).
 QUEUE_OFFSET_AT = 20
 COMMIT_LOG_OFFSET_AT = 28
+_SYS_FLAG_AT = 36
 STORE_TIMESTAMP_AT = 56
 
 # The two lengths that end the shortest record there can be.
@@ -123,15 +123,15 @@ def decode_messages(
 def _decode_one(data: bytes, at: int, broker: str, check_crc: bool, messages: list[MessageView]) -> None:
     """Read the record at ``at``, whose total size is known to be there, onto ``messages``."""
     fixed = _FIXED_V4
-    fields: tuple[Any, ...] = fixed.unpack_from(data, at)
-    sys_flag: int = fields[7]
+    (sys_flag,) = _SIZE.unpack_from(data, at + _SYS_FLAG_AT)
     if sys_flag & _HOSTS_V6:
         fixed = _FIXED[sys_flag & _HOSTS_V6]
         if len(data) - at < fixed.size:
-            raise ProtocolError(f"a record of {fields[0]} bytes at {at} with IPv6 hosts: it is cut off")
-        fields = fixed.unpack_from(data, at)
-    (size, magic, crc, queue_id, flag, queue_offset, log_offset, _, born, born_host, stored, store_host) = fields[:12]
-    reconsumed, prepared, body_size = fields[12:]
+            raise ProtocolError(f"a record at {at} of {len(data)}: it is cut off")
+    (
+        size, magic, crc, queue_id, flag, queue_offset, log_offset, _,
+        born, born_host, stored, store_host, reconsumed, prepared, body_size,
+    ) = fixed.unpack_from(data, at)  # fmt: skip
     body_at = at + fixed.size
     topic_at, topic_end, end = _variable_part(data, at, size, magic, body_at, body_size)
     topic = data[topic_at:topic_end].decode(errors="replace")

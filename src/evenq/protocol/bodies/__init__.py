@@ -23,6 +23,7 @@ from evenq.protocol.bodies.client import (
     Subscription,
     TopicSubscriptionBody,
 )
+from evenq.protocol.bodies.register import RegisterBody, TopicConfigAndMapping
 from evenq.protocol.bodies.route import (
     BrokerData,
     BrokerMembers,
@@ -35,10 +36,8 @@ from evenq.protocol.bodies.route import (
     KvTable,
     OffsetTable,
     QueueData,
-    RegisterBody,
     RetryPolicy,
     TopicConfig,
-    TopicConfigAndMapping,
     TopicConfigTable,
     TopicNames,
     TopicRoute,

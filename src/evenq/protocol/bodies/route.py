@@ -1,4 +1,4 @@
-"""Bodies about topics and where they are: routes, clusters, settings of topics and groups, registration."""
+"""Bodies about topics and where they are: routes, clusters, settings of topics and groups."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ __all__ = [
     "KvTable",
     "OffsetTable",
     "QueueData",
-    "RegisterBody",
     "RetryPolicy",
     "TopicConfig",
-    "TopicConfigAndMapping",
     "TopicConfigTable",
     "TopicNames",
     "TopicRoute",
@@ -116,21 +114,6 @@ class TopicConfigTable(Body):
 
     topic_config_table: dict[str, TopicConfig] = {}
     data_version: DataVersion = DataVersion()
-
-
-class TopicConfigAndMapping(TopicConfigTable):
-    """All topics of a broker as it registers them: static topics are passed on unread."""
-
-    topic_queue_mapping_info_map: dict[str, Any] = {}
-    topic_queue_mapping_detail_map: dict[str, Any] = {}
-    mapping_data_version: DataVersion = DataVersion()
-
-
-class RegisterBody(Body):
-    """What a broker tells a name server (103)."""
-
-    topic_config_serialize_wrapper: TopicConfigAndMapping = TopicConfigAndMapping()
-    filter_server_list: list[str] = []
 
 
 class TopicNames(Body):

@@ -127,11 +127,12 @@ def _starts(joined: bytes, bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | 
 
 def _id_bytes(data: Bytes, at: Ints, host: Ints, log_offset: NDArray[np.void]) -> tuple[Bytes, Ints]:
     """The host and the log offset side by side, in rows as wide as the widest host needs."""
-    width = int(host.max(initial=8))
+    sizes: list[int] = np.unique(host).tolist()
+    width = max(sizes, default=8)
     rows = np.empty((len(at), width + 8), np.uint8)
     rows[:, :width] = windows(data, width)[at].view(np.uint8).reshape(-1, width)
-    offset = (
-        log_offset.view(np.uint8) if log_offset.flags.contiguous else np.ascontiguousarray(log_offset).view(np.uint8)
-    )
-    rows[np.arange(len(at))[:, None], host[:, None] + np.arange(8)] = offset.reshape(-1, 8)
+    offset = np.ascontiguousarray(log_offset).view(np.uint8).reshape(-1, 8)
+    for size in sizes:
+        those = slice(None) if len(sizes) == 1 else host == size
+        rows[those, size : size + 8] = offset[those]
     return rows, host + 8

@@ -1,0 +1,1 @@
+"""Measurements, each a module that prints a table: ``python -m bench.columns``."""
