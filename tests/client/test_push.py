@@ -13,6 +13,7 @@ import pytest
 import evenq
 from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.balance import Plan, assign
+from evenq.balance.measures import least_moves, moved
 from evenq.client.settings import Intervals
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
@@ -81,6 +82,17 @@ class Group:
         shares = {ids[member]: sorted(share) for member, share in assign(strategy, queues, ids).items()}
         wait_until(lambda: self.held() == shares, lambda: f"shares {shares}: {self.held()}", 30)
         return shares
+
+    def wait_even(self) -> dict[str, list[MessageQueue]]:
+        """Wait until all queues are held, each by one member, no two members more than one queue apart."""
+
+        def even() -> bool:
+            held = [queue for queues in self.held().values() for queue in queues]
+            counts = [len(queues) for queues in self.held().values()]
+            return len(held) == len(set(held)) == 8 and max(counts) - min(counts) <= 1
+
+        wait_until(even, lambda: f"even shares: {self.held()}", 30)
+        return self.held()
 
     def held(self) -> dict[str, list[MessageQueue]]:
         return {name: member.queues for name, member in self.members.items()}
@@ -160,6 +172,39 @@ def test_nothing_twice_and_nothing_lost_while_members_come_and_go(crowd: Group, 
     crowd.wait_for(len(sent))
     assert sorted(crowd.bodies) == sorted(sent)
     assert all(plan for _, plan in crowd.plans)
+
+
+def test_sticky_moves_the_least_and_nothing_comes_twice(crowd: Group) -> None:
+    crowd.join("c1", strategy="STICKY")
+    crowd.wait_even()
+    sent: list[bytes] = []
+    stop = threading.Event()
+
+    def keep_sending() -> None:
+        with Producer(crowd.namesrv) as producer:
+            while not stop.wait(0.001):
+                body = b"m-%d" % len(sent)
+                assert producer.send(Message(crowd.topic, body)).ok
+                sent.append(body)
+
+    sender = threading.Thread(target=keep_sending)
+    sender.start()
+    try:
+        for change in ("+c2", "+c3", "-c1", "+c4", "+c1", "-c3"):
+            before = crowd.held()
+            name = change[1:]
+            if change[0] == "+":
+                crowd.join(name, strategy="STICKY")
+            else:
+                crowd.leave(name)
+            after = crowd.wait_even()
+            queues = [queue for held in after.values() for queue in held]
+            assert len(moved(before, after)) == least_moves(before, after, queues), change
+    finally:
+        stop.set()
+        sender.join()
+    crowd.wait_for(len(sent))
+    assert sorted(crowd.bodies) == sorted(sent)
 
 
 def test_a_kept_queue_is_not_in_any_plan_to_lose(crowd: Group) -> None:

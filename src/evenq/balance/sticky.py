@@ -38,7 +38,9 @@ from evenq.balance.ordering import sorted_members, sorted_queues
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 
-__all__ = ["PATIENCE", "Action", "Ask", "Claims", "GiveBack", "Share", "Take", "turn"]
+__all__ = ["PATIENCE", "Action", "Ask", "Claims", "GiveBack", "Share", "Take", "is_made_up", "turn"]
+
+_MADE_UP = "%STICKY%"
 
 # Turns in a row that a member waits for the marks of others: one that hangs must not keep a queue from being read.
 PATIENCE = 20
@@ -142,8 +144,13 @@ class Share:
 
     def _made_up(self, suffix: str, number: int) -> MessageQueue:
         # all on one broker, so that one request asks for them; every member finds the same one
-        topic = f"%STICKY%{len(self.queues)}-{len(self.members)}{suffix}"
+        topic = f"{_MADE_UP}{len(self.queues)}-{len(self.members)}{suffix}"
         return MessageQueue(topic, self.queues[0].broker, number)
+
+
+def is_made_up(lock: MessageQueue) -> bool:
+    """Whether this is a token or a mark, and no queue of any topic."""
+    return lock.topic.startswith(_MADE_UP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,34 +19,45 @@ __all__ = ["HandoverLocks"]
 
 log = logging.getLogger(__name__)
 
+ASKING = "ASKING"
+
 
 class HandoverLocks:
-    """The locks of one member of one group. ``address_of`` names the master that has a queue."""
+    """The locks of one member of one group. ``address_of`` gives the address of a broker's master."""
 
-    def __init__(self, remote: Remote, group: str, client_id: str, address_of: Callable[[MessageQueue], str]) -> None:
+    def __init__(self, remote: Remote, group: str, client_id: str, address_of: Callable[[str], str]) -> None:
         self._remote = remote
         self._name = f"HANDOVER-{group}"
         self._client_id = client_id
         self._address_of = address_of
 
-    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
         """Try for all of them, one request a broker; gives those that are ours now. Renews what is ours already."""
-        granted = await asyncio.gather(*(self._take(part) for part in by_broker(queues).values()))
+        name = owner or self._client_id
+        granted = await asyncio.gather(*(self._take(part, name) for part in by_broker(queues).values()))
         return set().union(*granted)
+
+    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Those that nobody holds. A broker cannot be asked that, so each is locked in a name that all members use
+        for asking, and unlocked at once: a lock that is refused to this name does belong to a member."""
+        wanted = list(queues)
+        granted = await self.take(wanted, owner=ASKING)
+        await self.release(granted, owner=ASKING)
+        return granted
 
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
         """Give them back: ours, or those of a member that is gone."""
         await asyncio.gather(*(self._release(part, owner or self._client_id) for part in by_broker(queues).values()))
 
-    async def _take(self, queues: list[MessageQueue]) -> set[MessageQueue]:
+    async def _take(self, queues: list[MessageQueue], owner: str) -> set[MessageQueue]:
         try:
-            return await self._remote.lock(self._address_of(queues[0]), self._name, self._client_id, queues)
+            return await self._remote.lock(self._address_of(queues[0].broker), self._name, owner, queues)
         except RemoteError as error:
             log.warning("no hand-over lock on %d queues of %s: %s", len(queues), queues[0].broker, error)
             return set()
 
     async def _release(self, queues: list[MessageQueue], owner: str) -> None:
         try:
-            await self._remote.unlock(self._address_of(queues[0]), self._name, owner, queues)
+            await self._remote.unlock(self._address_of(queues[0].broker), self._name, owner, queues)
         except RemoteError as error:
             log.warning("hand-over locks of %s on %s end by themselves in 60 s: %s", owner, queues[0].broker, error)

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from evenq.balance import StrategyLike, as_strategy
+from evenq.balance import StrategyLike
 from evenq.client.handover import HandoverLocks
 from evenq.client.holding import Holding
 from evenq.client.ownership import Ownership
 from evenq.client.rebalance import Rebalancer
 from evenq.client.session import Session
 from evenq.client.settings import FlowControl
+from evenq.client.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares
 from evenq.client.starting import StartingPoint
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageModel, MessageQueue
@@ -26,11 +27,9 @@ from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import subscription
 
-__all__ = ["RETRY_PREFIX", "Member"]
+__all__ = ["Member"]
 
 log = logging.getLogger(__name__)
-
-RETRY_PREFIX = "%RETRY%"
 
 
 class Member:
@@ -53,13 +52,16 @@ class Member:
         self._starting = StartingPoint.of(begin)
         self._limits = limits
         self._subscriptions: dict[str, Subscription] = {}
-        locks = HandoverLocks(session.remote, group, session.client_id, session.routes.address_of)
-        self._ownership = Ownership(
+        locks = HandoverLocks(session.remote, group, session.client_id, session.routes.master_of)
+        self._ownership = owner = Ownership(
             session, locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
         )
-        self.rebalancer = Rebalancer(
-            session, group, as_strategy(strategy), lambda: list(self._subscriptions), self._ownership
-        )
+        self._shares: Shares
+        if strategy == STICKY:
+            self._shares = ClaimedShares(locks, group, session.client_id, owner.leave, lambda: owner.leaving)
+        else:
+            self._shares = ComputedShares(strategy, group, session.client_id)
+        self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
         self.subscribe(RETRY_PREFIX + group, "*")
 
     @property
@@ -90,13 +92,14 @@ class Member:
                 log.log(level, "topic %s cannot be read yet: %s", topic, error)
         await session.beat()
         session.spawn(session.every(session.intervals.commit, self.commit_all))
-        session.spawn(session.every(session.intervals.renew_locks, self._ownership.renew))
+        session.spawn(session.every(session.intervals.renew_locks, self._renew))
         self.rebalancer.start()
 
     async def leave(self) -> None:
         """Let everything go, properly: nothing is handed out any more, what runs ends, offsets are committed."""
         await self.rebalancer.stop()
         await self._ownership.give_up_all()
+        await self._shares.give_up()
 
     async def commit(self, holding: Holding) -> None:
         """Store how far the queue is, and wait for the broker's answer. Never backwards."""
@@ -116,6 +119,9 @@ class Member:
         address = self.session.routes.address_of(queue)
         start = await self._starting.find(self.session.remote, address, self.group, queue)
         return Holding(queue, start, self._limits)
+
+    async def _renew(self) -> None:
+        await asyncio.gather(self._ownership.renew(), self._shares.renew())
 
     async def _members_changed(self, command: Command) -> None:
         self.rebalancer.soon()

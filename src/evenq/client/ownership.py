@@ -88,6 +88,14 @@ class Ownership:
         if self._wanted and (self._claiming is None or self._claiming.done()):
             self._claiming = self._session.spawn(self._claim())
 
+    @property
+    def leaving(self) -> list[MessageQueue]:
+        """What was lost and is not let go yet."""
+        return list(self._leaving)
+
+    def leave(self, queues: Iterable[MessageQueue]) -> None:
+        self.carry_out(Plan(lose=tuple(queues)))
+
     def members_are(self, members: list[str], gone: Iterable[str]) -> None:
         """A dead member cannot give its locks back; the survivor with the lowest id does it in its name."""
         self._alone = members == [self._session.client_id]
@@ -107,7 +115,7 @@ class Ownership:
     async def give_up_all(self) -> None:
         """Let everything go, properly, and wait for it."""
         self._wanted.clear()
-        self.carry_out(Plan(lose=tuple(sorted(self._held)), keep=(), gain=()))
+        self.leave(self.queues)
         await asyncio.gather(*self._leaving.values())
 
     async def _claim(self) -> None:

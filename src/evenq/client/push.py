@@ -15,10 +15,11 @@ import msgspec
 from evenq.balance import Plan, StrategyLike
 from evenq.client.dispatch import Dispatcher, Handler, Listener, Retry, listener
 from evenq.client.holding import Holding
-from evenq.client.member import RETRY_PREFIX, Member
+from evenq.client.member import Member
 from evenq.client.pulling import QueueReader
 from evenq.client.session import Session
 from evenq.client.settings import FlowControl, Intervals, Timeouts
+from evenq.client.shares import RETRY_PREFIX
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageQueue, MessageView, Property
 from evenq.protocol.headers import SendBack

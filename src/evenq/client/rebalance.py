@@ -8,9 +8,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from evenq.balance import Plan, Strategy, plan
+from evenq.balance import Plan, plan
 from evenq.client.members import Members
 from evenq.client.session import Session
+from evenq.client.shares import Shares
 from evenq.errors import EvenqError, RemoteError
 from evenq.model import MessageQueue
 
@@ -23,6 +24,8 @@ COALESCE = 0.02
 JITTER = 0.02
 # A topic without a route is asked for again after so long: it may be made by the first message to it.
 MISSING_PAUSE = 1.0
+# Shares that are not settled yet are looked at again after so long.
+UNSETTLED_PAUSE = 0.03
 
 
 class Owner(Protocol):
@@ -40,7 +43,7 @@ class Rebalancer:
         self,
         session: Session,
         group: str,
-        strategy: Strategy,
+        shares: Shares,
         topics: Callable[[], Iterable[str]],
         owner: Owner,
         *,
@@ -48,7 +51,7 @@ class Rebalancer:
     ) -> None:
         self._session = session
         self._group = group
-        self._strategy = strategy
+        self._shares = shares
         self._topics = topics
         self._owner = owner
         self._random = random or _random
@@ -97,20 +100,20 @@ class Rebalancer:
                 routes.append(await self._session.routes.get(topic))
             except RemoteError as error:
                 log.debug("topic %s has no queues for group %s now: %s", topic, self._group, error)
-                asyncio.get_running_loop().call_later(MISSING_PAUSE, self.soon)
+                self._again(MISSING_PAUSE)
         masters = {address for route in routes for address in route.masters.values()}
         members = await self._ask_members(masters)
         if members is None:
             return
         self._owner.members_are(members, self._known - set(members))
         self._known = set(members)
-        for route in routes:
-            if route.readable:
-                target = self._target(sorted(route.readable), members)
-                self._apply(plan(self._owner.held(route.topic), target))
+        for topic, target in (await self._shares.targets(routes, members)).items():
+            self._apply(plan(self._owner.held(topic), target))
+        if not self._shares.settled:
+            self._again(UNSETTLED_PAUSE)
 
-    def _target(self, queues: list[MessageQueue], members: list[str]) -> list[MessageQueue]:
-        return self._strategy.allocate(self._group, self._session.client_id, queues, members)
+    def _again(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.soon)
 
     def _apply(self, todo: Plan) -> None:
         if todo:

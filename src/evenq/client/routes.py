@@ -173,6 +173,12 @@ class Routes:
         """Broker name -> master address, over all routes in use."""
         return dict(chain.from_iterable(route.masters.items() for route in self._known.values()))
 
+    def master_of(self, broker: str) -> str:
+        address = self.masters().get(broker)
+        if address is None:
+            raise ConnectError(broker, "no route in use has such a broker; it may have gone")
+        return address
+
     def address_of(self, queue: MessageQueue, broker_id: int = MASTER) -> str:
         route = self._known.get(queue.topic)
         if route is None:
