@@ -6,7 +6,7 @@ from itertools import product
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenq.balance.measures import Assignment, gini, holders, least_moves, load, moved, peak, ratio, spread, unheld
@@ -83,6 +83,7 @@ def brute_force(before: Assignment, members: str, queues: list[MessageQueue]) ->
     st.sets(st.sampled_from("wxyzv"), min_size=1, max_size=4),
     st.sets(st.integers(0, 7), min_size=1, max_size=6),
 )
+@settings(deadline=None)
 def test_least_moves_is_what_trying_everything_finds(owners: list[str], members: set[str], numbers: set[int]) -> None:
     """Uneven beginnings, queues that nobody had, members and queues that come and go."""
     before = {member: [queue(n) for n, owner in enumerate(owners) if owner == member] for member in "wxyz"}
