@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import MessageView, Property
+from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.columns import SCHEMA, decode_columns, decode_many, schema
 from evenq.protocol.compression import compress
 from evenq.protocol.flags import SysFlag
@@ -143,3 +144,11 @@ def test_a_poisoned_message_is_left_out_and_named() -> None:
     batch = decode_columns(body, poisoned=poisoned)
     assert batch["value"].to_pylist() == [b"good" * 100, b"some"]
     assert [error.queue_offset for error in poisoned] == [77]
+
+
+@pytest.mark.parametrize("flags", [0, SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP])
+def test_a_time_that_cannot_be_is_the_last_one_that_can(flags: int) -> None:
+    record = encode_record(
+        **PLAIN | {"body": encode_batch([BatchEntry(b"x")]), "sys_flag": flags, "store_timestamp": 2**62}
+    )
+    assert rows_in(decode_columns(record))["timestamp"] == [(2**63 - 1) // 1000 * 1000]

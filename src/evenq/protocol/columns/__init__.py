@@ -7,6 +7,7 @@ only messages looked at singly are those with a compressed body. Needs numpy and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,7 @@ SCHEMA = pa.schema(
 )
 SCHEMA_WITH_PROPERTIES = SCHEMA.append(pa.field("properties", pa.map_(pa.string(), pa.string())))
 
+_LATEST = (2**63 - 1) // 1000
 _BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 
 
@@ -140,18 +142,20 @@ def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Arra
     return cut(layout.data, layout.body_at, layout.body_end, extra=unpacked, use=use), unreadable
 
 
-def _times(milliseconds: Ints) -> pa.Array:
-    return pa.array(milliseconds * 1000).view(pa.timestamp("us", "UTC"))
+def _times(milliseconds: Ints | list[int]) -> pa.Array:
+    # a time that microseconds cannot hold is damage; it must not become some other time by overflow
+    held = np.clip(np.asarray(milliseconds, np.int64), -_LATEST, _LATEST)
+    return pa.array(held * 1000).view(pa.timestamp("us", "UTC"))
 
 
 def _from_messages(messages: Sequence[MessageView], include_properties: bool) -> pa.RecordBatch:
-    columns: dict[str, list[object]] = {
+    columns: dict[str, Any] = {
         "topic": [message.topic for message in messages],
         "broker": [message.broker for message in messages],
         "queue_id": [message.queue_id for message in messages],
         "offset": [message.queue_offset for message in messages],
-        "timestamp": [message.store_timestamp * 1000 for message in messages],
-        "born_timestamp": [message.born_timestamp * 1000 for message in messages],
+        "timestamp": _times([message.store_timestamp for message in messages]),
+        "born_timestamp": _times([message.born_timestamp for message in messages]),
         "keys": [message.properties.get(Property.KEYS) for message in messages],
         "tags": [message.tags for message in messages],
         "value": [message.body for message in messages],
