@@ -31,6 +31,14 @@ __all__ = ["Member"]
 
 log = logging.getLogger(__name__)
 
+# The offset of a queue that a Java member may have had is read again after each pause, until it was the same so many
+# times in a row: such a member commits what it drops at once, but does not wait for that.
+STILL_PAUSE = 0.1
+STILL_ENOUGH = 3
+STILL_LIMIT = 30
+# Seconds between commits in a group with such members: what lies between two of them may be seen twice.
+MIXED_COMMIT = 0.5
+
 
 class Member:
     """One member. ``started`` is called with every queue that it comes to hold."""
@@ -58,7 +66,9 @@ class Member:
         )
         self._shares: Shares
         if strategy == STICKY:
-            self._shares = ClaimedShares(locks, group, session.client_id, owner.leave, lambda: owner.leaving)
+            self._shares = ClaimedShares(
+                locks, group, session.client_id, owner.leave, lambda: owner.leaving, lambda: owner.queues
+            )
         else:
             self._shares = ComputedShares(strategy, group, session.client_id)
         self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
@@ -91,7 +101,7 @@ class Member:
                 level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
                 log.log(level, "topic %s cannot be read yet: %s", topic, error)
         await session.beat()
-        session.spawn(session.every(session.intervals.commit, self.commit_all))
+        session.spawn(self._commit_for_ever())
         session.spawn(session.every(session.intervals.renew_locks, self._renew))
         self.rebalancer.start()
 
@@ -118,13 +128,39 @@ class Member:
     async def _begin(self, queue: MessageQueue) -> Holding:
         address = self.session.routes.address_of(queue)
         start = await self._starting.find(self.session.remote, address, self.group, queue)
+        if self.rebalancer.mixed:
+            start = await self._until_still(queue, start)
         return Holding(queue, start, self._limits)
+
+    async def _until_still(self, queue: MessageQueue, start: int) -> int:
+        """Next to members who take no hand-over locks: wait until the offset that they commit stands still."""
+        address = self.session.routes.address_of(queue)
+        still = 0
+        for _ in range(STILL_LIMIT):
+            await asyncio.sleep(STILL_PAUSE)
+            stored = await self.session.remote.stored_offset(address, self.group, queue)
+            if stored is None or stored == start:
+                still += 1
+            else:
+                start, still = stored, 0
+            if still == STILL_ENOUGH:
+                break
+        return start
 
     async def _renew(self) -> None:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())
 
+    async def _commit_for_ever(self) -> None:
+        while True:
+            often = self.session.intervals.commit
+            await asyncio.sleep(min(often, MIXED_COMMIT) if self.rebalancer.mixed else often)
+            await self.commit_all()
+
     async def _members_changed(self, command: Command) -> None:
         self.rebalancer.soon()
+        if self.rebalancer.mixed:
+            # a Java member reads the offset of a queue at once, whether its last holder has let it go or not
+            await self.commit_all()
 
     def _heartbeat(self) -> ConsumerData:
         return ConsumerData(

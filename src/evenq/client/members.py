@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 # A member that comes or goes tells the brokers one after the other; they agree again after a few milliseconds.
 PATIENCE = 5
 PAUSE = 0.1
+# What the connections of evenq members say of themselves; the C++ library for Python says CPP.
+LANGUAGE = "PYTHON"
 
 
 class Members:
@@ -45,6 +47,21 @@ class Members:
         if not answers:
             return None
         return sorted(frozenset().union(*answers), key=java_order)
+
+    async def has_strangers(self, masters: Iterable[str]) -> bool:
+        """Whether somebody in the group is no evenq member, and so takes no hand-over locks.
+
+        The first master that knows the group tells; where none does, it is taken to be so, which is the safe side.
+        """
+        for address in sorted(set(masters)):
+            try:
+                connected = await self._remote.connected(address, self._group)
+            except RemoteError as error:
+                log.warning("%s does not tell the connections of %s: %s", address, self._group, error)
+                continue
+            if connected is not None:
+                return any(member.language != LANGUAGE for member in connected.connection_set)
+        return True
 
     async def _ask_one(self, address: str) -> frozenset[str] | None:
         try:

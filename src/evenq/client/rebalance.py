@@ -57,6 +57,8 @@ class Rebalancer:
         self._random = random or _random
         self._members = Members(session.remote, group)
         self._known: set[str] = set()
+        # whether members of other make are in the group: they take no hand-over locks
+        self.mixed = False
         self._due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         # plans that had something to do, newest last; for listeners and for people who ask why
@@ -105,9 +107,11 @@ class Rebalancer:
         members = await self._ask_members(masters)
         if members is None:
             return
+        if set(members) != self._known:
+            self.mixed = await self._members.has_strangers(masters)
         self._owner.members_are(members, self._known - set(members))
         self._known = set(members)
-        for topic, target in (await self._shares.targets(routes, members)).items():
+        for topic, target in (await self._shares.targets(routes, members, mixed=self.mixed)).items():
             self._apply(plan(self._owner.held(topic), target))
         if not self._shares.settled:
             self._again(UNSETTLED_PAUSE)

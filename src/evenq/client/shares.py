@@ -26,7 +26,12 @@ class Shares(Protocol):
 
     settled: bool
 
-    async def targets(self, routes: Sequence[Route], members: Sequence[str]) -> dict[str, list[MessageQueue]]: ...
+    async def targets(
+        self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
+    ) -> dict[str, list[MessageQueue]]:
+        """By topic. ``mixed`` says that there are members who do not take part in claims."""
+        ...
+
     async def renew(self) -> None: ...
     async def give_up(self) -> None: ...
 
@@ -41,7 +46,9 @@ class ComputedShares:
         self._group = group
         self._me = me
 
-    async def targets(self, routes: Sequence[Route], members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    async def targets(
+        self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
+    ) -> dict[str, list[MessageQueue]]:
         return {route.topic: self._share(route, members) for route in routes if route.readable}
 
     async def renew(self) -> None:
@@ -58,7 +65,7 @@ class ClaimedShares:
     """``STICKY``: members claim queues by their hand-over locks, all topics together, and keep what they have.
 
     The group's retry topic is shared out by ``AVG``. ``leave`` lets queues go, which takes a while; ``leaving`` are
-    those under way: their locks are still ours, and yet they are not.
+    those under way: their locks are still ours, and yet they are not; ``holding`` are those that are.
     """
 
     def __init__(
@@ -68,20 +75,28 @@ class ClaimedShares:
         me: str,
         leave: Callable[[Iterable[MessageQueue]], None],
         leaving: Callable[[], Iterable[MessageQueue]],
+        holding: Callable[[], Iterable[MessageQueue]],
     ) -> None:
         self._locks = locks
         self._me = me
         self._leave = leave
         self._leaving = leaving
+        self._holding = holding
         self._computed = ComputedShares("AVG", group, me)
         self.settled = True
         # everything that we have locked, oldest first, tokens and marks too
         self._held: list[MessageQueue] = []
         self._share: Share | None = None
         self._waited = 0
+        self._fallen_back = False
 
-    async def targets(self, routes: Sequence[Route], members: Sequence[str]) -> dict[str, list[MessageQueue]]:
-        computed = await self._computed.targets([r for r in routes if r.topic.startswith(RETRY_PREFIX)], members)
+    async def targets(
+        self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
+    ) -> dict[str, list[MessageQueue]]:
+        if mixed:
+            return await self._fall_back(routes, members)
+        retries = [route for route in routes if route.topic.startswith(RETRY_PREFIX)]
+        computed = await self._computed.targets(retries, members, mixed=mixed)
         claimed = [route for route in routes if not route.topic.startswith(RETRY_PREFIX)]
         queues = [queue for route in claimed for queue in route.readable]
         if not queues:
@@ -102,8 +117,19 @@ class ClaimedShares:
         await self._locks.release(filter(is_made_up, self._held))
         self._held.clear()
 
+    async def _fall_back(self, routes: Sequence[Route], members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+        if self._share is not None or self._held or not self._fallen_back:
+            log.warning("STICKY needs a group of evenq members only; this one is mixed and is divided by AVG instead")
+            await self.give_up()
+            self._share, self._fallen_back, self.settled = None, True, True
+        return await self._computed.targets(routes, members, mixed=True)
+
     async def _claim(self, share: Share) -> Sequence[MessageQueue]:
         before, self._share = self._share, share
+        if self._fallen_back:
+            # what AVG gave us is ours by its lock: claims go on from there
+            self._fallen_back = False
+            self._held = list(self._holding())
         if before is not None and share.members[0] == self._me:
             # what a dead member had locked would be in the way for up to 60 s
             gone = set(before.members) - set(share.members)
