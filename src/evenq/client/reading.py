@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evenq.client.pull import Pulled, pull_command, pulled
 from evenq.client.session import Session
@@ -62,7 +62,8 @@ class Chunk:
     queue: MessageQueue
     start: int
     stop: int
-    body: bytes
+    # megabytes of it would go into every text about a task that returns chunks, and asyncio makes such texts
+    body: bytes = field(repr=False)
 
     def __len__(self) -> int:
         """How many offsets it covers: at least as many as it has records."""
