@@ -1,0 +1,281 @@
+"""What a change of members costs: 2 → 3 → 2 → rolling restart under a steady load, Python members and Java members.
+
+``python -m bench.rebalance [--brokers embedded real] [--rate 2000] [--seconds 5]``; each member is its own process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+import evenq
+from evenq.model import Begin
+from tests.clusters import AnyCluster, create_topic
+from tests.realmq import JavaHost, RealCluster
+from tests.realmq.clients import JavaMember
+
+LISTENER = 0.002
+QUEUES = 8
+
+Queue = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One message in the hands of one member."""
+
+    at: float
+    queue: Queue
+    number: int
+    member: str
+
+
+class Crowd(Protocol):
+    """Members that can be started and stopped properly."""
+
+    def join(self, name: str) -> None: ...
+    def leave(self, name: str) -> None: ...
+    def seen(self) -> list[Seen]: ...
+
+
+class PythonCrowd:
+    """evenq members, a process each."""
+
+    def __init__(self, namesrv: str, topic: str, group: str, strategy: str, folder: Path) -> None:
+        self._arguments = [namesrv, group, topic]
+        self._strategy = strategy
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def join(self, name: str) -> None:
+        notes = self._folder / f"{name}.txt"
+        command = [
+            sys.executable,
+            "-m",
+            "bench.member",
+            *self._arguments,
+            name,
+            self._strategy,
+            str(LISTENER),
+            str(notes),
+        ]
+        member = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert member.stdout is not None
+        member.stdout.readline()
+        self._running[name] = member
+
+    def leave(self, name: str) -> None:
+        member = self._running.pop(name)
+        member.send_signal(signal.SIGTERM)
+        member.wait(30)
+
+    def seen(self) -> list[Seen]:
+        found = []
+        for notes in self._folder.glob("*.txt"):
+            for line in notes.read_text().splitlines():
+                at, broker, queue, number = line.split()
+                found.append(Seen(float(at), (broker, int(queue)), int(number), notes.stem))
+        return found
+
+
+class JavaCrowd:
+    """Java push consumers, a JVM each."""
+
+    def __init__(self, namesrv: str, topic: str, group: str, stack: contextlib.ExitStack) -> None:
+        self._namesrv, self._topic, self._group = namesrv, topic, group
+        self._stack = stack
+        self._running: dict[str, JavaMember] = {}
+        self._all: list[tuple[str, JavaMember]] = []
+
+    def join(self, name: str) -> None:
+        host = self._stack.enter_context(JavaHost())
+        member = host.push(self._namesrv, self._group, self._topic, instance=name, begin=Begin.FIRST, pause=LISTENER)
+        self._running[name] = member
+        self._all.append((name, member))
+
+    def leave(self, name: str) -> None:
+        self._running.pop(name).stop()
+
+    def seen(self) -> list[Seen]:
+        found = []
+        for name, member in self._all:
+            for received in member.messages:
+                message = received.message
+                store = (message.store_host, message.queue_id)
+                found.append(Seen(received.at, store, int(message.body), name))
+        return found
+
+
+@dataclass
+class Run:
+    """Everything that one run leaves behind."""
+
+    sent: int
+    seen: list[Seen]
+    # when a member was told to come or go
+    changes: list[float] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        return self.sent - len({each.number for each in self.seen})
+
+    @property
+    def twice(self) -> int:
+        return sum(count - 1 for count in Counter(each.number for each in self.seen).values())
+
+    def by_queue(self) -> dict[Queue, list[Seen]]:
+        found: defaultdict[Queue, list[Seen]] = defaultdict(list)
+        for each in sorted(self.seen, key=lambda each: each.at):
+            found[each.queue].append(each)
+        return found
+
+    def pauses(self) -> tuple[list[float], list[float]]:
+        """The gap at each hand-over of a queue; and for each queue that a change did not move, its longest gap."""
+        moved: list[float] = []
+        kept: list[float] = []
+        ends = [*self.changes[1:], float("inf")]
+        for messages in self.by_queue().values():
+            for change, end in zip(self.changes, ends, strict=True):
+                pairs = [(before, after) for before, after in pairwise(messages) if change <= after.at < end]
+                hands = [after.at - before.at for before, after in pairs if before.member != after.member]
+                if hands:
+                    moved += hands
+                elif pairs:
+                    kept.append(max(after.at - before.at for before, after in pairs))
+        return moved, kept
+
+    def usual(self) -> float:
+        """The longest gap of a queue while nothing changes: before the first change."""
+        first = self.changes[0]
+        gaps = [
+            after.at - before.at
+            for messages in self.by_queue().values()
+            for before, after in pairwise(messages)
+            if first - 3 < before.at and after.at < first
+        ]
+        return max(gaps, default=0.0)
+
+
+def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: float) -> Run:
+    """The script of changes, with a producer that does not care."""
+    stop = threading.Event()
+    sent = 0
+
+    def produce() -> None:
+        nonlocal sent
+        with evenq.Producer(cluster.namesrv) as producer:
+            began = time.monotonic()
+            pending = []
+            while not stop.is_set():
+                due = int((time.monotonic() - began) * rate)
+                numbers = range(sent, due)
+                pending += [producer.send_async(evenq.Message(topic, b"%d" % number)) for number in numbers]
+                sent = max(sent, due)
+                time.sleep(0.002)
+            for future in pending:
+                future.result()
+
+    run = Run(0, [])
+    members = ["m1", "m2"]
+    for name in members:
+        crowd.join(name)
+    time.sleep(5)
+    sender = threading.Thread(target=produce)
+    sender.start()
+    time.sleep(seconds)
+
+    def change(act: Callable[[str], None], name: str) -> None:
+        run.changes.append(time.time())
+        act(name)
+        time.sleep(seconds)
+
+    change(crowd.join, "m3")
+    change(crowd.leave, "m2")
+    for name in ("m1", "m3"):
+        change(crowd.leave, name)
+        change(crowd.join, name)
+    stop.set()
+    sender.join()
+    deadline = time.monotonic() + 20
+    while len({each.number for each in crowd.seen()}) < sent and time.monotonic() < deadline:
+        time.sleep(0.5)
+    for name in ("m1", "m3"):
+        crowd.leave(name)
+    run.sent, run.seen = sent, crowd.seen()
+    return run
+
+
+def row(name: str, run: Run) -> list[str]:
+    moved, kept = run.pauses()
+    p99 = statistics.quantiles(moved, n=100)[98] if len(moved) > 1 else sum(moved)
+    return [
+        name,
+        f"{run.sent:,}",
+        str(run.lost),
+        str(run.twice),
+        str(len(moved)),
+        f"{p99 * 1000:,.0f}",
+        f"{max(moved, default=0) * 1000:,.0f}",
+        f"{max(kept, default=0) * 1000:,.0f}",
+        f"{run.usual() * 1000:,.0f}",
+    ]
+
+
+@contextlib.contextmanager
+def brokers(kind: str) -> Iterator[AnyCluster]:
+    with contextlib.ExitStack() as stack:
+        if kind == "embedded":
+            yield stack.enter_context(evenq.testing.cluster(brokers=2))
+        else:
+            yield stack.enter_context(RealCluster(brokers=2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", nargs="*", default=["embedded", "real"], choices=["embedded", "real"])
+    parser.add_argument("--strategies", nargs="*", default=["AVG", "STICKY"])
+    parser.add_argument("--rate", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="between two changes")
+    parser.add_argument("--no-java", action="store_true")
+    options = parser.parse_args()
+    table = Table(title=f"2 → 3 → 2 → rolling restart, {options.rate} messages a second, 2 ms listener; times in ms")
+    for heading in (
+        "", "sent", "lost", "twice", "moves", "moved p99", "moved max", "kept max gap", "usual max gap",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right" if heading else "left")
+    for kind in options.brokers:
+        with brokers(kind) as cluster:
+            kinds = [*options.strategies, *(["Java AVG"] if not options.no_java else [])]
+            for name in kinds:
+                topic = f"rebalance-{name.replace(' ', '-')}"
+                create_topic(cluster.namesrv, topic, queues=QUEUES)
+                with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+                    crowd: Crowd
+                    if name.startswith("Java"):
+                        crowd = JavaCrowd(cluster.namesrv, topic, f"group-{topic}", stack)
+                    else:
+                        crowd = PythonCrowd(cluster.namesrv, topic, f"group-{topic}", name, Path(folder))
+                    table.add_row(
+                        *row(f"{name}, {kind} broker", play(cluster, topic, crowd, options.rate, options.seconds))
+                    )
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
