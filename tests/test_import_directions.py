@@ -18,14 +18,14 @@ ALLOWED = {
     "model": {"errors"},
     "balance": {"errors", "model"},
     "protocol": {"errors", "model"},
-    "svg": {"errors"},
+    "plot": {"errors", "model", "balance"},
     "client": {"errors", "model", "balance", "protocol"},
     "aio": {"client"},
     "broker": {"errors", "model", "protocol"},
     "testing": {"errors", "model", "protocol", "broker", "client"},
     "spark": {"errors", "model", "protocol", "client"},
-    "cli": {"errors", "model", "balance", "protocol", "client", "aio", "broker", "testing", "spark", "svg"},
-    "web": {"errors", "model", "balance", "protocol", "client", "svg"},
+    "cli": {"errors", "model", "balance", "protocol", "client", "aio", "broker", "testing", "spark", "plot"},
+    "web": {"errors", "model", "balance", "protocol", "client", "plot"},
     # the surface itself
     "__init__": {"errors", "model", "balance", "client", "aio", "protocol", "testing"},
 }
