@@ -21,7 +21,7 @@ __all__ = ["LANGUAGES", "VERSION", "Command", "Serialize"]
 Serialize = Literal["JSON", "ROCKETMQ"]
 
 # The place of 5.4.0 in Java's list of versions: what a peer may expect of us.
-VERSION = 494
+VERSION = 493
 
 RESPONSE = 1
 ONEWAY = 2
