@@ -2,8 +2,8 @@
 
 >>> scenario = Scenario(queues=16, members=4, events=[Event("join")])
 >>> avg, sticky = simulate_groups(scenario, 1000, ["AVG", "STICKY"])
->>> round(avg.ratio, 1), sticky.ratio, sticky.max_spread
-(2.0, 1.0, 1)
+>>> round(avg.moved / avg.groups), sticky.ratio, sticky.max_spread
+(6, 1.0, 1)
 
 Every group has members and topics of its own, see :mod:`evenq.balance.groups_draw`. The answers are those of the
 strategies themselves: ``AVG`` and its like only look at places in sorted lists, so one call of the strategy for each
@@ -22,6 +22,7 @@ import numpy as np
 
 from evenq.balance.groups_draw import Array, Draw, Pool, count
 from evenq.balance.groups_sticky import StickyGroups
+from evenq.balance.measures import ratio
 from evenq.balance.registry import assign, strategy
 from evenq.balance.scenario import Event, Scenario, lay_out, room_names
 from evenq.balance.simulation import STICKY, names_for
@@ -61,9 +62,9 @@ class GroupsResult:
     seconds: float = 0.0
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """Moves as a multiple of the least, over all groups."""
-        return self.moved / self.least if self.least else 1.0
+        return ratio(self.moved, self.least)
 
     @property
     def mean_spread(self) -> float:
@@ -79,9 +80,17 @@ class GroupsResult:
 
 
 def simulate_groups(
-    scenario: Scenario, groups: int, strategies: Iterable[str] | None = None, *, virtual_nodes: int = 10
+    scenario: Scenario,
+    groups: int,
+    strategies: Iterable[str] | None = None,
+    *,
+    virtual_nodes: int = 10,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> list[GroupsResult]:
-    """The strategies by name, in ``groups`` groups, each of them changed by the scenario's one event."""
+    """The strategies by name, in ``groups`` groups, each of them changed by the scenario's one event.
+
+    ``progress`` is told now and then how many groups are done.
+    """
     if groups < 1:
         raise ArgumentError("groups", groups, "give at least 1")
     if len(scenario.events) != 1 or scenario.events[0].kind == "restart":
@@ -101,6 +110,7 @@ def simulate_groups(
             begun = perf_counter()
             _measure(result, draw, *holders_in_groups(name, draw))
             result.seconds += perf_counter() - begun
+        progress(start + draw.groups)
     for result in results.values():
         result.least = results[STICKY].to_even
     return [results[name] for name in names]

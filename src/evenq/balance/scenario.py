@@ -12,7 +12,7 @@ from evenq.balance.ordering import sorted_queues
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 
-__all__ = ["EVENTS", "Event", "EventKind", "Scenario", "Stage", "lay_out", "room_names"]
+__all__ = ["EVENTS", "ONE_OF_EACH", "Event", "EventKind", "Scenario", "Stage", "lay_out", "room_names"]
 
 EventKind = Literal["join", "leave", "crash", "replace", "restart"]
 EVENTS: tuple[EventKind, ...] = get_args(EventKind)
@@ -43,7 +43,10 @@ class Event:
         return cls(kind, int(count) if colon else default)
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.count}" if self.count > 1 else self.kind
+        return self.kind if self == Event.parse(self.kind) else f"{self.kind}:{self.count}"
+
+
+ONE_OF_EACH = tuple(map(Event.parse, EVENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Scenario:
     topics: int = 1
     brokers: int = 2
     rooms: int = 2
-    events: Sequence[Event] = (Event("join"), Event("leave"), Event("crash"), Event("replace"), Event("restart", 0))
+    events: Sequence[Event] = ONE_OF_EACH
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -180,7 +180,11 @@ class _Makers:
     def __init__(self, scenario: Scenario, virtual_nodes: int, machine_rooms: Iterable[str] | None) -> None:
         self._scenario = scenario
         self._virtual_nodes = virtual_nodes
-        self._machine_rooms = room_names(scenario.rooms) if machine_rooms is None else list(machine_rooms)
+        rooms = room_names(scenario.rooms)
+        self._machine_rooms = list(machine_rooms or rooms)
+        for room in self._machine_rooms:
+            if room not in rooms:
+                raise ArgumentError("machine_rooms", room, f"the rooms here are {', '.join(rooms) or 'none'}")
 
     def __call__(self, name: str) -> Balancer:
         if name == STICKY:

@@ -184,8 +184,7 @@ def turn(share: Share, held: Iterable[MessageQueue], *, waited: int = 0, patienc
     held = tuple(held)
     if stale := tuple(lock for lock in held if lock not in share.locks):
         yield GiveBack(stale)
-    made_up = {*share.tokens, *share.mark}
-    mine = [lock for lock in held if lock in share.locks and lock not in made_up]
+    mine = [lock for lock in held if lock in share.locks and not is_made_up(lock)]
     token = next((lock for lock in held if lock in share.tokens), None)
 
     if token is None and len(mine) > share.floor:

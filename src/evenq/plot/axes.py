@@ -15,7 +15,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers from at or below ``low`` to at or above ``high``, about ``most`` of them.
 
     >>> round_ticks(0, 83)
-    [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
+    [0, 20, 40, 60, 80, 100]
     """
     span = max(high - low, 1e-9)
     power = 10 ** floor(log10(span / most))

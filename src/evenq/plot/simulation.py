@@ -34,7 +34,7 @@ def picture_of_groups(results: Sequence[GroupsResult], title: str, subtitle: str
             result.strategy,
             result.mean_spread,
             result.moved / result.groups,
-            f"{result.strategy}: {result.ratio:.2f} times the least, spread {result.mean_spread:.2f} on average",
+            f"{result.strategy}: {result.moved / result.groups:.2f} moved, spread {result.mean_spread:.2f}, on average",
         )
         for result in results
     ]
