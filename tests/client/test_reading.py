@@ -196,10 +196,16 @@ def test_asks_a_broker_for_what_it_gives_many_times_at_once() -> None:
 def test_large_answers_narrow_the_window() -> None:
     pace = Pace()
     assert pace.window == 1
-    pace.learn(asked=reading.MOST, covered=4, size=4 * 1024 * 1024)
+    pace.learn(asked=reading.MOST, covered=4, size=2 * 1000 * 1000)
     assert (pace.span, pace.window) == (4, 4)
+    # the end of a range says little about what comes next
+    pace.learn(asked=1, covered=1, size=100)
+    assert pace.window == 4
     pace.learn(asked=4, covered=4, size=64 * 1024 * 1024)
     assert pace.window == 2
+    for _ in range(200):
+        pace.learn(asked=4, covered=4, size=400)
+    assert pace.window == reading.WINDOW
 
 
 def test_one_large_message_does_not_spoil_the_pace_and_more_is_tried_now_and_then() -> None:

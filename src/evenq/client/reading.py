@@ -26,11 +26,13 @@ from evenq.protocol.records import QUEUE_OFFSET_AT, split_records
 
 __all__ = ["Chunk", "Pace", "QueueRange", "RangeReader", "raise_loss"]
 
-# Offsets that one pull asks for at most: about 1 MiB of small messages.
+# What one pull asks for at most, in offsets and in bytes: larger answers are not faster, and each is held thrice
+# while it is taken apart.
 MOST = 4096
+MOST_BYTES = 1024 * 1024
 # Segments that are asked for at once, and the bytes that their answers may have together.
 WINDOW = 64
-BUDGET = 16 * 1024 * 1024
+BUDGET = 8 * 1024 * 1024
 # Every so many segments one tries for twice as many: a broker that was short of memory may give more by now.
 PROBE_EVERY = 256
 # Seconds before each new try of a pull that got no answer.
@@ -74,7 +76,7 @@ class Pace:
     """How many offsets of one broker to ask for in a pull, learned from its answers.
 
     A real broker gives 32 messages, or fewer where they are large or no longer in memory; the embedded one gives what
-    is asked for up to 4 MiB. The first short answer tells which it is.
+    is asked for. The first short answer tells which it is.
 
     >>> pace = Pace()
     >>> pace.learn(asked=4096, covered=32, size=8000)
@@ -82,14 +84,15 @@ class Pace:
     (32, 64)
     """
 
-    __slots__ = ("_asked", "_learned", "_size", "known", "span")
+    __slots__ = ("_asked", "_learned", "_weight", "known", "span")
 
     def __init__(self) -> None:
         self.span = MOST
         # whether there was any answer yet: until then one pull at a time
         self.known = False
         self._learned = False
-        self._size = 0
+        # bytes that an offset brings: rises at once, falls slowly, since a window that is too wide costs memory
+        self._weight = 0.0
         self._asked = 0
 
     def next_span(self) -> int:
@@ -101,12 +104,12 @@ class Pace:
         """How many segments to ask for at once."""
         if not self.known:
             return 1
-        return max(2, min(WINDOW, BUDGET // max(1, self._size)))
+        return max(2, min(WINDOW, int(BUDGET / (1 + self._weight * self.span))))
 
     def learn(self, asked: int, covered: int, size: int) -> None:
         """An answer of ``size`` bytes covered so many of the offsets asked for."""
         self.known = True
-        self._size = size
+        self._weight = max(size / covered, self._weight * 0.9)
         if covered >= asked:
             self.span = max(self.span, min(asked, MOST))
         else:
@@ -197,6 +200,7 @@ class RangeReader:
             queue,
             segment.start,
             count=len(segment),
+            max_bytes=MOST_BYTES,
             expression=self._expression,
             expression_type=self._expression_type,
         )

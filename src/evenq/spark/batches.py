@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # A batch is full with so many rows, or so many bytes of records.
 ROWS = 10_000
-BYTES = 8 * 1024 * 1024
+BYTES = 4 * 1024 * 1024
 
 
 def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Generator[pa.RecordBatch, None, None]:
