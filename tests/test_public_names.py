@@ -7,7 +7,7 @@ import pytest
 PUBLIC = {
     "evenq": """
         Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError
-        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission Producer ProtocolError
+        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission OffsetsLost Producer ProtocolError
         PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry SendFailed
         SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance protocol
         testing
