@@ -4,7 +4,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from evenq.client.connection import Connection
+from evenq.client.address import Address
+from evenq.client.connection import WINDOW, Connection
 from evenq.client.connections import Connections
 from evenq.errors import ConnectError, RequestTimeout, StateError
 from evenq.protocol.codes import RequestCode
@@ -15,7 +16,7 @@ Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(peer: Peer) -> AsyncIterator[str]:
+async def listening(peer: Peer, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """A server that treats every connection as ``peer`` says; gives its address."""
     writers: list[asyncio.StreamWriter] = []
 
@@ -24,9 +25,9 @@ async def listening(peer: Peer) -> AsyncIterator[str]:
         with suppress(ConnectionError):
             await peer(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, host, 0)
     try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield str(Address(host, server.sockets[0].getsockname()[1]))
     finally:
         server.close()
         for writer in writers:
@@ -191,5 +192,112 @@ def test_a_dead_address_fails_at_once_while_its_backoff_runs() -> None:
             await connections.get(address)
         assert connections.tries == {address: 2}
         connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_timer_serves_requests_of_all_timeouts() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            late = connection.post(ask(), 30)
+            soon = [connection.post(ask(), seconds) for seconds in (0.06, 0.02, 0.04)]
+            for future, seconds in zip(soon, ("0.060", "0.020", "0.040"), strict=True):
+                with pytest.raises(RequestTimeout, match=f"within {seconds} s"):
+                    await future
+            assert not late.done()
+            connection.close()
+            with pytest.raises(ConnectError, match="closed by this client"):
+                await late
+
+    asyncio.run(scenario())
+
+
+def test_requests_over_the_window_wait_for_their_turn_in_order() -> None:
+    async def held(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got: list[Command] = []
+        async for command in requests(reader):
+            got.append(command)
+            most.append(len(got))
+            if len(got) == WINDOW:
+                for each in got:
+                    writer.write(each.reply(body=each.body).encode())
+                got.clear()
+
+    most: list[int] = []
+
+    async def scenario() -> None:
+        async with listening(held) as address:
+            connection = await Connection.open(address, timeout=5)
+            ended: list[int] = []
+
+            async def one(number: int) -> None:
+                await connection.request(ask(), 20)
+                ended.append(number)
+
+            waiting = [asyncio.create_task(one(number)) for number in range(3 * WINDOW)]
+            gave_up = asyncio.create_task(connection.request(ask(), 20))
+            await asyncio.sleep(0)
+            assert not connection.ready
+            gave_up.cancel()
+            await asyncio.gather(*waiting)
+            assert ended == list(range(3 * WINDOW))
+            assert connection.ready
+            connection.close()
+
+    asyncio.run(scenario())
+    assert max(most) == WINDOW
+
+
+def test_who_waits_for_a_turn_has_no_longer_than_its_timeout() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            stuck = [connection.post(ask(), 0.2) for _ in range(WINDOW)]
+            with pytest.raises(RequestTimeout, match=r"within 0\.050 s"):
+                await connection.request(ask(), 0.05)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            with pytest.raises(RequestTimeout):
+                await connection.request(ask(), 0.3)
+            assert loop.time() - began < 0.3 + 0.25
+            assert all(
+                isinstance(each, RequestTimeout) for each in await asyncio.gather(*stuck, return_exceptions=True)
+            )
+            assert connection.ready
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_signature_is_put_into_every_request() -> None:
+    def sign(command: Command) -> None:
+        command.ext["Signature"] = f"for {command.code}"
+
+    seen: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            await seen.put(command)
+
+    async def scenario() -> None:
+        async with listening(listen) as address:
+            connections = Connections(sign=sign)
+            connection = await connections.get(address)
+            _ = connection.post(ask(), 5)
+            await connection.send_oneway(Command(RequestCode.UNREGISTER_CLIENT))
+            assert [(await seen.get()).ext for _ in range(2)] == [{"Signature": "for 34"}, {"Signature": "for 35"}]
+            connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_ipv6_address_is_connected_to() -> None:
+    async def scenario() -> None:
+        async with listening(echo, "::1") as address:
+            assert address.startswith("[::1]:")
+            connections = Connections()
+            assert (await connections.request(address, ask(b"six"), 5)).body == b"six"
+            connections.close()
 
     asyncio.run(scenario())

@@ -6,22 +6,54 @@ import asyncio
 import itertools
 import logging
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Protocol
 
 from evenq.client.address import Address
-from evenq.errors import ConnectError, ProtocolError, RequestTimeout
+from evenq.errors import ConnectError, ProtocolError, RemoteError, RequestTimeout
 from evenq.protocol.codes import name_of
 from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
 
-__all__ = ["Connection", "OnRequest"]
+__all__ = ["Connection", "OnRequest", "Sign", "Waiter"]
 
 log = logging.getLogger(__name__)
 
 # Called with what the peer asks of us (members changed, check a transaction, …). The answer, if any, is sent back.
 OnRequest = Callable[["Connection", Command], Awaitable[Command | None]]
+# Puts a signature into a request before it leaves.
+Sign = Callable[[Command], None]
+
+# Requests without an answer after which further ones wait. A broker refuses sends that wait 200 ms for their turn.
+WINDOW = 1024
+# Bytes that may wait for the network: a window of small messages.
+UNSENT = 1024 * 1024
 
 _opaque = itertools.count(1)
+
+
+class Waiter(Protocol):
+    """Who waits for an answer. One of the two is called, once; neither may raise."""
+
+    def answered(self, answer: Command) -> None: ...
+    def failed(self, error: RemoteError) -> None: ...
+
+
+class _FutureWaiter:
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[Command]) -> None:
+        self.future = future
+
+    def answered(self, answer: Command) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def failed(self, error: RemoteError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Connection(asyncio.Protocol):
@@ -30,18 +62,30 @@ class Connection(asyncio.Protocol):
     Everything written in one turn of the loop leaves in one system call, so that pipelined requests share packets.
     """
 
-    def __init__(self, address: str, on_request: OnRequest | None = None, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        address: str,
+        on_request: OnRequest | None = None,
+        limit: int = DEFAULT_LIMIT,
+        sign: Sign | None = None,
+    ) -> None:
         self.address = address
         self._loop = asyncio.get_running_loop()
         self._on_request = on_request
+        self._sign = sign
         self._parser = FrameParser(limit)
         self._transport: asyncio.Transport | None = None
-        # opaque -> (who waits, the timer that gives up, the request's name for errors)
-        self._waiting: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle, int]] = {}
+        # opaque -> who waits, until when, how long in all, and the request's code for errors
+        self._waiting: dict[int, tuple[Waiter, float, float, int]] = {}
+        # One timer for all of them, at the first deadline. By then most of those it was set for have their answer,
+        # so it goes off about once in a timeout, not once for each request.
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_at = inf
         self._out: list[bytes] = []
-        # set while the transport takes more: cleared under back pressure
-        self._writable = asyncio.Event()
-        self._writable.set()
+        # requests that wait for their turn, and those that have been given it and are about to use it
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._granted = 0
+        self._paused = False
         self._broken: ConnectError | None = None
         # answers to the peer's requests that are being made; a bare task could be collected before it ends
         self._answering: set[asyncio.Task[None]] = set()
@@ -55,6 +99,7 @@ class Connection(asyncio.Protocol):
         on_request: OnRequest | None = None,
         tls: ssl.SSLContext | None = None,
         limit: int = DEFAULT_LIMIT,
+        sign: Sign | None = None,
     ) -> Connection:
         """Connect, or raise ConnectError within ``timeout`` seconds."""
         target = Address.parse(address)
@@ -62,7 +107,7 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, on_request, limit), target.host, target.port, ssl=tls
+                    lambda: cls(address, on_request, limit, sign), target.host, target.port, ssl=tls
                 )
         except TimeoutError:
             raise ConnectError(address, f"not made within {timeout:.3f} s") from None
@@ -78,32 +123,44 @@ class Connection(asyncio.Protocol):
     def in_flight(self) -> int:
         return len(self._waiting)
 
+    @property
+    def ready(self) -> bool:
+        """Whether a request would leave at once: the peer keeps up, and nobody waits for a turn."""
+        return not self._paused and not self._queue and len(self._waiting) + self._granted < WINDOW
+
     async def request(self, command: Command, timeout: float) -> Command:
         """Send and wait for the answer, whatever its code."""
-        if not self._writable.is_set():
-            await self._wait_writable(command, timeout)
+        if not self.ready:
+            timeout -= await self._turn(command, timeout)
         return await self.post(command, timeout)
 
     def post(self, command: Command, timeout: float) -> asyncio.Future[Command]:
         """Send now, give the future of the answer: the pipelined form of :meth:`request`."""
         future: asyncio.Future[Command] = self._loop.create_future()
-        if self._broken is not None:
-            future.set_exception(ConnectError(self.address, self._broken.reason))
-            return future
-        opaque = command.opaque = next(_opaque) & 0x7FFFFFFF
-        timer = self._loop.call_later(timeout, self._expire, opaque, timeout)
-        self._waiting[opaque] = (future, timer, command.code)
-        self._write(command.encode())
+        self.submit(command, timeout, _FutureWaiter(future))
         return future
 
-    async def send_oneway(self, command: Command) -> None:
+    def submit(self, command: Command, timeout: float, waiter: Waiter) -> None:
+        """Send now, and let ``waiter`` hear what comes of it: the leanest form, without a future."""
+        if self._broken is not None:
+            waiter.failed(ConnectError(self.address, self._broken.reason))
+            return
+        opaque = command.opaque = next(_opaque) & 0x7FFFFFFF
+        self._write(command)
+        deadline = self._loop.time() + timeout
+        self._waiting[opaque] = (waiter, deadline, timeout, command.code)
+        if deadline < self._sweep_at:
+            self._sweep_by(deadline)
+
+    async def send_oneway(self, command: Command, timeout: float = 3.0) -> None:
         """Send without an answer. Returns when the bytes are on their way, not when they arrived."""
+        if not self.ready:
+            await self._turn(command, timeout)
         if self._broken is not None:
             raise ConnectError(self.address, self._broken.reason)
-        await self._writable.wait()
         command.opaque = next(_opaque) & 0x7FFFFFFF
         command.flag |= ONEWAY
-        self._write(command.encode())
+        self._write(command)
 
     def close(self, reason: str = "closed by this client") -> None:
         self._fail(ConnectError(self.address, reason))
@@ -116,6 +173,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -133,12 +191,15 @@ class Connection(asyncio.Protocol):
                 task = self._loop.create_task(self._serve(self._on_request, command))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
+        if self._queue:
+            self._grant()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._paused = True
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._paused = False
+        self._grant()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(ConnectError(self.address, f"lost: {exc or 'closed by the peer'}"))
@@ -149,30 +210,64 @@ class Connection(asyncio.Protocol):
         waiting = self._waiting.pop(command.opaque, None)
         if waiting is None:
             log.debug("%s answered %d, which nobody waits for any more", self.address, command.opaque)
-            return
-        future, timer, _ = waiting
-        timer.cancel()
-        if not future.done():
-            future.set_result(command)
+        else:
+            waiting[0].answered(command)
 
-    def _expire(self, opaque: int, timeout: float) -> None:
-        waiting = self._waiting.pop(opaque, None)
-        if waiting is not None and not waiting[0].done():
-            waiting[0].set_exception(RequestTimeout(self.address, name_of(waiting[2]), timeout))
+    def _sweep_by(self, deadline: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = deadline
+        self._sweeper = self._loop.call_at(deadline, self._sweep)
 
-    async def _wait_writable(self, command: Command, timeout: float) -> None:
+    def _sweep(self) -> None:
+        """Give up what is overdue, and look again at the next deadline."""
+        self._sweeper, self._sweep_at = None, inf
+        now = self._loop.time()
+        overdue = [opaque for opaque, (_, deadline, _, _) in self._waiting.items() if deadline <= now]
+        gone = [self._waiting.pop(opaque) for opaque in overdue]
+        if self._waiting:
+            self._sweep_by(min(deadline for _, deadline, _, _ in self._waiting.values()))
+        self._grant()
+        for waiter, _, timeout, code in gone:
+            waiter.failed(RequestTimeout(self.address, name_of(code), timeout))
+
+    async def _turn(self, command: Command, timeout: float) -> float:
+        """Wait for room, in the order of asking; gives the seconds that it took."""
+        began = self._loop.time()
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._queue.append(turn)
         try:
             async with asyncio.timeout(timeout):
-                await self._writable.wait()
+                await turn
         except TimeoutError:
             raise RequestTimeout(self.address, name_of(command.code), timeout) from None
+        finally:
+            self._granted -= not turn.cancelled()
+            # it may have been given up, and be the next one's
+            self._grant()
+        return self._loop.time() - began
+
+    def _grant(self) -> None:
+        """Give turns to those who wait for one, as far as there is room."""
+        while self._queue and not self._paused and len(self._waiting) + self._granted < WINDOW:
+            self._give(self._queue.popleft())
+
+    def _give(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            self._granted += 1
+            turn.set_result(None)
 
     async def _serve(self, on_request: OnRequest, command: Command) -> None:
         answer = await on_request(self, command)
         if answer is not None and not command.is_oneway and self._broken is None:
-            self._write(answer.encode())
+            self._put(answer.encode())
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, command: Command) -> None:
+        if self._sign is not None:
+            self._sign(command)
+        self._put(command.encode())
+
+    def _put(self, frame: bytes) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
@@ -187,9 +282,12 @@ class Connection(asyncio.Protocol):
         if self._broken is not None:
             return
         self._broken = error
-        self._writable.set()
-        for future, timer, _ in self._waiting.values():
-            timer.cancel()
-            if not future.done():
-                future.set_exception(ConnectError(error.address, error.reason))
-        self._waiting.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        waiting, self._waiting = self._waiting, {}
+        # whoever waits for a turn gets it, to find the connection broken
+        self._paused = False
+        while self._queue:
+            self._give(self._queue.popleft())
+        for waiter, *_ in waiting.values():
+            waiter.failed(ConnectError(error.address, error.reason))

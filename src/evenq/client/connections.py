@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from evenq.client.connection import Connection, OnRequest
+from evenq.client.connection import Connection, OnRequest, Sign
 from evenq.errors import ConnectError, StateError
 from evenq.protocol.codes import name_of
 from evenq.protocol.command import Command
@@ -46,12 +46,14 @@ class Connections:
         on_request: OnRequest | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
         connect_timeout: float = 3.0,
         on_open: Callable[[str], None] = lambda address: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_request = on_request
         self._tls = tls
+        self._sign = sign
         self._connect_timeout = connect_timeout
         self._on_open = on_open
         self._clock = clock
@@ -111,7 +113,11 @@ class Connections:
     async def _connect(self, address: str) -> Connection:
         try:
             connection = await Connection.open(
-                address, timeout=self._connect_timeout, on_request=self._on_request, tls=self._tls
+                address,
+                timeout=self._connect_timeout,
+                on_request=self._on_request,
+                tls=self._tls,
+                sign=self._sign,
             )
         except ConnectError as error:
             self._backoff.setdefault(address, _Backoff()).failed(error, self._clock())
