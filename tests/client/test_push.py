@@ -36,7 +36,8 @@ class Group:
             with self._lock:
                 self.consumed += [(name, message) for message in messages]
 
-        member = PushConsumer(self.namesrv, self.group, instance=name, begin="first", **settings)  # type: ignore[arg-type]
+        settings = {"begin": "first", **settings}
+        member = PushConsumer(self.namesrv, self.group, instance=name, **settings)  # type: ignore[arg-type]
         self._stack.callback(self._close, member)
         member.subscribe(self.topic, expression)
         member.on_rebalance(lambda plan: self.plans.append((name, plan)))
@@ -58,7 +59,7 @@ class Group:
         session = member._inner._session
 
         def cut() -> None:
-            for task in list(session._tasks):
+            for task in (*session._tasks, *member._inner._dispatcher._tasks):
                 task.cancel()
             session._closed = True
             session.connections.close()
@@ -136,6 +137,18 @@ def test_what_was_consumed_is_committed_on_the_way_out(crowd: Group) -> None:
     crowd.join("c2")
     crowd.wait_for(60)
     assert sorted(crowd.bodies) == sorted(numbered(50) + numbered(10, b"later"))
+
+
+def test_a_group_that_begins_at_the_end_loses_nothing_that_comes_while_nobody_is_there(crowd: Group) -> None:
+    send(crowd.namesrv, crowd.topic, numbered(800, b"old"))
+    crowd.join("c1", begin="last")
+    crowd.wait_shared()
+    crowd.leave("c1")
+    before = set(crowd.bodies)
+    send(crowd.namesrv, crowd.topic, numbered(16, b"new"))
+    crowd.join("c2", begin="last")
+    wait_until(lambda: set(numbered(16, b"new")) <= set(crowd.bodies), "what came meanwhile")
+    assert set(crowd.bodies) == before | set(numbered(16, b"new"))
 
 
 @pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])

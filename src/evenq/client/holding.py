@@ -20,12 +20,13 @@ class Holding:
     still waits lies after everything that was handed out: once the running listeners end, one offset says it all.
     """
 
-    def __init__(self, queue: MessageQueue, start: int, limits: FlowControl) -> None:
+    def __init__(self, queue: MessageQueue, start: int, limits: FlowControl, *, stored: bool = True) -> None:
         self.queue = queue
         self.progress = Progress(start)
         self.limits = limits
-        # the highest offset that the broker has confirmed; commits never go below it
-        self.committed = start
+        # the highest offset that the broker has confirmed; commits never go below it. Where nothing was stored yet,
+        # the start itself must be: whoever comes next would begin elsewhere
+        self.committed = start if stored else -1
         self.dropped = False
         # whether a dispatcher knows that messages wait here
         self.announced = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from evenq.balance import StrategyLike
@@ -20,6 +20,7 @@ from evenq.client.session import Session
 from evenq.client.settings import FlowControl
 from evenq.client.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares
 from evenq.client.starting import StartingPoint
+from evenq.client.starts import Starts
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import ConsumerData, Subscription
@@ -31,12 +32,7 @@ __all__ = ["Member"]
 
 log = logging.getLogger(__name__)
 
-# The offset of a queue that a Java member may have had is read again after each pause, until it was the same so many
-# times in a row: such a member commits what it drops at once, but does not wait for that.
-STILL_PAUSE = 0.1
-STILL_ENOUGH = 3
-STILL_LIMIT = 30
-# Seconds between commits in a group with such members: what lies between two of them may be seen twice.
+# Seconds between commits in a group with Java members: what lies between two of them may be seen twice.
 MIXED_COMMIT = 0.5
 
 
@@ -58,6 +54,7 @@ class Member:
         self.session = session
         self.group = group
         self._starting = StartingPoint.of(begin)
+        self._starts = Starts(session, group, self._starting)
         self._limits = limits
         self._subscriptions: dict[str, Subscription] = {}
         locks = HandoverLocks(session.remote, group, session.client_id, session.routes.master_of)
@@ -125,27 +122,10 @@ class Member:
             if isinstance(outcome, BaseException):
                 log.warning("an offset of group %s was not committed: %s", self.group, outcome)
 
-    async def _begin(self, queue: MessageQueue) -> Holding:
-        address = self.session.routes.address_of(queue)
-        start = await self._starting.find(self.session.remote, address, self.group, queue)
-        if self.rebalancer.mixed:
-            start = await self._until_still(queue, start)
-        return Holding(queue, start, self._limits)
-
-    async def _until_still(self, queue: MessageQueue, start: int) -> int:
-        """Next to members who take no hand-over locks: wait until the offset that they commit stands still."""
-        address = self.session.routes.address_of(queue)
-        still = 0
-        for _ in range(STILL_LIMIT):
-            await asyncio.sleep(STILL_PAUSE)
-            stored = await self.session.remote.stored_offset(address, self.group, queue)
-            if stored is None or stored == start:
-                still += 1
-            else:
-                start, still = stored, 0
-            if still == STILL_ENOUGH:
-                break
-        return start
+    async def _begin(self, queues: Collection[MessageQueue]) -> list[Holding]:
+        """The holdings of queues that are ours now. One whose offset cannot be read is left out, to be tried again."""
+        starts = await self._starts.find(queues, until_still=self.rebalancer.mixed)
+        return [Holding(queue, start.offset, self._limits, stored=start.is_stored) for queue, start in starts.items()]
 
     async def _renew(self) -> None:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from evenq.balance import Plan
 from evenq.client.handover import HandoverLocks
@@ -32,16 +32,21 @@ CLAIM_PAUSE = 0.05
 CLAIM_LIMIT = 30.0
 # The only member of a group waits for no living one: the lock is what a crash before its time left behind.
 ALONE_LIMIT = 1.0
+# Queues that are left within so many seconds are unlocked by one request.
+UNLOCK_TOGETHER = 0.003
 
 
 class Ownership:
-    """Carries plans out. ``begin`` makes the holding of a locked queue; ``ended`` is called when one is gone."""
+    """Carries plans out.
+
+    ``begin`` makes the holdings of queues that are locked, those that it can; ``ended`` is called when one is gone.
+    """
 
     def __init__(
         self,
         session: Session,
         locks: HandoverLocks,
-        begin: Callable[[MessageQueue], Awaitable[Holding]],
+        begin: Callable[[Collection[MessageQueue]], Awaitable[Collection[Holding]]],
         commit: Callable[[Holding], Awaitable[None]],
         *,
         started: Callable[[Holding], None],
@@ -61,6 +66,9 @@ class Ownership:
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None
         self._alone = False
+        # queues that have been left and are about to be unlocked, and the event that says so
+        self._unlocking: list[MessageQueue] = []
+        self._unlocked = asyncio.Event()
 
     @property
     def holdings(self) -> list[Holding]:
@@ -127,25 +135,17 @@ class Ownership:
             late = {queue for queue, since in asked.items() if self._clock() - since > limit} - granted
             for queue in late:
                 log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
-            await asyncio.gather(*map(self._take, granted | late))
+            await self._take(granted | late)
             if self._wanted:
                 await asyncio.sleep(CLAIM_PAUSE)
 
-    async def _take(self, queue: MessageQueue) -> None:
-        if queue not in self._wanted:
-            await self._locks.release([queue])
-            return
-        try:
-            holding = await self._begin(queue)
-        except RemoteError as error:
-            log.warning("where to begin in %s is not known yet: %s", queue, error)
-            return
-        if self._wanted.pop(queue, None) is None:
-            # lost while the offset was on its way
-            await self._locks.release([queue])
-            return
-        self._held[queue] = holding
-        self._started(holding)
+    async def _take(self, locked: set[MessageQueue]) -> None:
+        """Begin with the queues whose locks are ours; what was lost meanwhile is let go again."""
+        for holding in await self._begin([queue for queue in locked if queue in self._wanted]):
+            if self._wanted.pop(holding.queue, None) is not None:
+                self._held[holding.queue] = holding
+                self._started(holding)
+        await self._locks.release(locked - self._held.keys() - self._wanted.keys())
 
     async def _leave(self, holding: Holding) -> None:
         holding.drop()
@@ -160,6 +160,18 @@ class Ownership:
             await self._commit(holding)
         except RemoteError as error:
             log.warning("the last offset of %s was not committed: %s", holding.queue, error)
-        await self._locks.release([holding.queue])
+        await self._unlock(holding.queue)
         self._leaving.pop(holding.queue, None)
         self._ended()
+
+    async def _unlock(self, queue: MessageQueue) -> None:
+        """Unlock, together with others that end at about the same time: one request a broker."""
+        self._unlocking.append(queue)
+        if len(self._unlocking) == 1:
+            await asyncio.sleep(UNLOCK_TOGETHER)
+            queues, self._unlocking = self._unlocking, []
+            self._unlocked, done = asyncio.Event(), self._unlocked
+            await self._locks.release(queues)
+            done.set()
+        else:
+            await self._unlocked.wait()

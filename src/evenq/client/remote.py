@@ -7,10 +7,19 @@ from collections.abc import Iterable
 from evenq.client.connections import Connections
 from evenq.errors import NoPermission, RefusedError, TopicNotFound
 from evenq.model import MessageQueue
-from evenq.protocol.bodies import GroupConnections, Heartbeat, LockRequest, LockResponse, Members
+from evenq.protocol.bodies import (
+    ConsumeStats,
+    GroupConnections,
+    Heartbeat,
+    LockRequest,
+    LockResponse,
+    Members,
+    OffsetPair,
+)
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.headers import (
+    ConsumeStatsRequest,
     CreateTopic,
     GroupRequest,
     Header,
@@ -102,6 +111,16 @@ class Remote:
                 return None
             raise
         return OffsetResponse.from_ext(answer.ext).offset
+
+    async def progress(self, address: str, group: str, topic: str) -> dict[MessageQueue, OffsetPair]:
+        """How far the group is in every queue of the topic on this broker, in one question.
+
+        An offset of 0 also stands for one that was never stored.
+        """
+        answer = await self.ask(
+            address, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(consumer_group=group, topic=topic)
+        )
+        return ConsumeStats.decode(answer.body).offset_table
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Store the group's offset and wait until the broker has it."""

@@ -32,15 +32,19 @@ class StartingPoint:
             raise ArgumentError("begin", begin, "give 'last', 'first' or a datetime")
         return cls(_NAMES[begin])
 
-    async def find(self, remote: Remote, address: str, group: str, queue: MessageQueue) -> int:
-        """The offset to begin at: asked of the broker anew each time, for another member may have moved it.
+    async def find(self, remote: Remote, address: str, group: str, queue: MessageQueue) -> tuple[int, bool]:
+        """The offset to begin at, and whether it is stored: asked of the broker anew each time, for another member
+        may have moved it.
 
         The real broker answers 0 for a group that has stored nothing while the queue still has its first message in
         memory. That is taken as stored, as Java's client does: a new queue of a running topic is then read whole.
         """
         stored = await remote.stored_offset(address, group, queue)
         if stored is not None and stored >= 0:
-            return stored
+            return stored, True
+        return await self._unstored(remote, address, queue), False
+
+    async def _unstored(self, remote: Remote, address: str, queue: MessageQueue) -> int:
         match self.where:
             case Begin.FIRST:
                 return await remote.min_offset(address, queue)
