@@ -40,6 +40,12 @@ def test_what_was_handed_out_lies_before_what_still_waits_when_the_queue_is_drop
     assert held.progress.committable == 3
 
 
+def test_a_start_that_nobody_stored_is_still_to_be_committed() -> None:
+    assert Holding(QUEUE, 7, FlowControl(), stored=True).committed == 7
+    fresh = Holding(QUEUE, 7, FlowControl(), stored=False)
+    assert fresh.committed < fresh.progress.committable == 7
+
+
 def test_flow_control_stops_pulls_by_count_bytes_and_span() -> None:
     for limits in ({"messages": 3}, {"bytes": 300}, {"span": 2}):
         held = holding(**limits)

@@ -144,11 +144,10 @@ def test_a_group_that_begins_at_the_end_loses_nothing_that_comes_while_nobody_is
     crowd.join("c1", begin="last")
     crowd.wait_shared()
     crowd.leave("c1")
-    before = set(crowd.bodies)
     send(crowd.namesrv, crowd.topic, numbered(16, b"new"))
     crowd.join("c2", begin="last")
     wait_until(lambda: set(numbered(16, b"new")) <= set(crowd.bodies), "what came meanwhile")
-    assert set(crowd.bodies) == before | set(numbered(16, b"new"))
+    assert len(crowd.bodies) == len(set(crowd.bodies))
 
 
 @pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
