@@ -112,6 +112,7 @@ class Connection(asyncio.Protocol):
 
     def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
         """Handle requests with the handler named for each, and write their answers."""
+        answered: list[Command] = []
         answers: list[bytes] = []
         size = 0
         for request, handler in requests:
@@ -120,12 +121,13 @@ class Connection(asyncio.Protocol):
                 continue
             answer = self._answer(request, handler)
             if answer is not None:
+                answered.append(request)
                 answers.append(answer)
                 size += len(answer)
                 if size > _WRITE_AT:
-                    self._write(answers)
+                    self._write(answered, answers)
                     size = 0
-        self._write(answers)
+        self._write(answered, answers)
 
     def _answer(self, request: Command, handler: Handler) -> bytes | None:
         if request.flag & 1:
@@ -139,10 +141,19 @@ class Connection(asyncio.Protocol):
         reply = self.server.call(handler, request, self)
         return None if reply is None or request.flag & ONEWAY else reply.encode()
 
-    def _write(self, answers: list[bytes]) -> None:
-        self.server.settle()
+    def _write(self, answered: list[Command], answers: list[bytes]) -> None:
+        """Let the answers leave, and forget them; none of them holds if what was done cannot be made to last."""
+        try:
+            self.server.settle()
+        except OSError as error:
+            log.error("%s: what %s sent cannot be stored: %s", self.server.name, self.address, error)
+            remark = f"the broker cannot store anything now: {error.strerror}"
+            answers[:] = [
+                request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark).encode() for request in answered
+            ]
         if answers and self._transport is not None:
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        answered.clear()
         answers.clear()
 
     def send(self, *commands: Command) -> None:
@@ -183,7 +194,7 @@ class Connection(asyncio.Protocol):
 
     def _suffer_late(self, request: Command, handler: Handler, fault: Fault) -> None:
         answer = self._suffer_now(request, handler, fault)
-        self._write([] if answer is None else [answer])
+        self._write(*(([], []) if answer is None else ([request], [answer])))
 
     def _suffer_now(self, request: Command, handler: Handler, fault: Fault) -> bytes | None:
         if fault.close:

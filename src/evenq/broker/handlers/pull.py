@@ -38,6 +38,7 @@ MAX_ANSWER = 4 * 1024 * 1024
 _COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
 _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
+_READ = int(Perm.READ)
 
 # Java's own names of what came of a read travel as the remark.
 _ANSWERS = {
@@ -118,7 +119,7 @@ class Pulling:
         topic = self._broker.topics.get(header.topic)
         if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
-        if not topic.perm & Perm.READ:
+        if not topic.perm & _READ:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refusal(

@@ -17,7 +17,7 @@ import random
 from typing import TYPE_CHECKING
 
 from evenq.broker.server import Connection, Handler, Refusal
-from evenq.broker.store.store import Incoming
+from evenq.broker.store.store import Incoming, Stored
 from evenq.broker.topics import dead_letter_topic, retry_topic, topic_error
 from evenq.model import Property
 from evenq.protocol import headers
@@ -26,7 +26,7 @@ from evenq.protocol.bodies import TopicConfig
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import Perm
-from evenq.protocol.ids import message_id, pack_host
+from evenq.protocol.ids import pack_host
 from evenq.protocol.properties import decode_properties, encode_properties
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ _REFUSED = {
     "TRAN_MSG": "transactional messages",
 }
 
+_WRITE = int(Perm.WRITE)
+
+_END = "\x02"
 _TAGS = "TAGS\x01"
 _SEPARATED_TAGS = "\x02TAGS\x01"
 
@@ -55,9 +58,9 @@ class Sending:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._store_host = pack_host(broker.address)
+        self._id_prefix = pack_host(broker.address).hex().upper()
         # what the broker adds to the properties of each message, as the Java broker does
-        self._added = _TRACE | {"CLUSTER": broker.settings.cluster}
+        self._added = encode_properties(_TRACE | {"CLUSTER": broker.settings.cluster})
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -79,15 +82,22 @@ class Sending:
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)
         if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
             return self._send_batch(request, connection, header, queue_id)
-        properties = decode_properties(header.properties or "")
-        for name in _REFUSED.keys() & properties.keys():
-            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"this broker does not support {_REFUSED[name]} ({name})")
-        unique_key = properties.setdefault(Property.UNIQUE_KEY, self._broker.unique_ids.next())
+        text = header.properties or ""
+        properties = decode_properties(text)
+        for name in _REFUSED:
+            if name in properties:
+                raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"this broker does not support {_REFUSED[name]} ({name})")
+        unique_key = properties.get(Property.UNIQUE_KEY)
+        if unique_key is None:
+            unique_key = properties[Property.UNIQUE_KEY] = self._broker.unique_ids.next()
+            text = encode_properties(properties)
+        elif text[-1] != _END:
+            text += _END
         message = Incoming(
             header.topic,
             queue_id,
             request.body,
-            encode_properties(properties | self._added),
+            text + self._added,
             properties.get(Property.TAGS),
             header.born_timestamp,
             connection.address,
@@ -97,7 +107,7 @@ class Sending:
         )
         stored = self._broker.store.append(message)
         ext = {
-            "msgId": message_id(self._store_host, stored.log_offset),
+            "msgId": self._message_id(stored),
             "queueId": str(queue_id),
             "queueOffset": str(stored.queue_offset),
             "transactionId": unique_key,
@@ -131,12 +141,15 @@ class Sending:
             ]
         )
         ext = {
-            "msgId": ",".join([message_id(self._store_host, place.log_offset) for place in stored]),
+            "msgId": ",".join([self._message_id(place) for place in stored]),
             "queueId": str(queue_id),
             "queueOffset": str(stored[0].queue_offset),
             **_TRACE,
         }
         return self._broker.answer_when_durable(request.reply(ext=ext), connection)
+
+    def _message_id(self, stored: Stored) -> str:
+        return f"{self._id_prefix}{stored.log_offset:016X}"
 
     def _create(self, header: headers.SendRequest) -> TopicConfig:
         error = topic_error(header.topic)
@@ -155,7 +168,7 @@ class Sending:
     def _check(self, request: Command, header: headers.SendRequest, topic: TopicConfig) -> None:
         if not self._broker.topics.may_send(header.topic):
             raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
-        if not topic.perm & Perm.WRITE:
+        if not topic.perm & _WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] sending message is forbidden")
         queues = max(topic.write_queue_nums, topic.read_queue_nums)
         if header.queue_id >= queues:
@@ -215,4 +228,4 @@ def _tags_of(properties: str) -> str | None:
     at = 0 if properties.startswith(_TAGS) else properties.find(_SEPARATED_TAGS) + 1
     if at == 0 and not properties.startswith(_TAGS):
         return None
-    return properties[at + len(_TAGS) :].partition("\x02")[0] or None
+    return properties[at + len(_TAGS) :].partition(_END)[0] or None

@@ -62,6 +62,11 @@ class CommitLog:
         """Whether a record of ``size`` bytes, and a marker behind it, still fits into the file at :attr:`end`."""
         return size + _BLANK.size <= self.file_size - self.end % self.file_size
 
+    @property
+    def largest(self) -> int:
+        """The size that records which stand together may have."""
+        return self.file_size - _BLANK.size
+
     def roll(self) -> None:
         """Fill the rest of the file with a blank marker and go on in the next one."""
         room = self.file_size - self.end % self.file_size
@@ -81,6 +86,12 @@ class CommitLog:
             self._segments.write(self._written, data)
             self._pending.clear()
             self._written = self.end
+
+    def take_back(self) -> int:
+        """Forget what waits in memory: the file would not take it. The offset at which the log ends now."""
+        self._pending.clear()
+        self.end = self._written
+        return self.end
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""

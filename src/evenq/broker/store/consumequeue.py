@@ -107,9 +107,13 @@ class ConsumeQueue:
 
     def cut(self, log_offset: int) -> None:
         """Forget the messages at ``log_offset`` and behind it."""
-        self.write_out()
-        self.max = self._written = self.first_at_or_after(log_offset)
-        self._segments.cut(self.max * UNIT.size)
+        self.max = self.first_at_or_after(log_offset)
+        if self.max >= self._written:
+            del self._pending[(self.max - self._written) * UNIT.size :]
+        else:
+            self._pending.clear()
+            self._written = self.max
+            self._segments.cut(self.max * UNIT.size)
 
     def trim(self, log_offset: int) -> None:
         """Let ``min`` be the first message that is still in a commit log beginning at ``log_offset``."""

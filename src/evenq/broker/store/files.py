@@ -1,11 +1,14 @@
-"""Writing small files so that a reader finds the old content or the new, never a part."""
+"""Small files: replaced in one step, so that a reader finds the old content or the new; and the lock of a directory."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["read_or_backup", "replace_file"]
+from evenq.errors import StateError
+
+__all__ = ["DirectoryLock", "read_or_backup", "replace_file"]
 
 
 def replace_file(path: Path, content: bytes, *, backup: bool = False, sync: bool = True) -> None:
@@ -37,3 +40,21 @@ def read_or_backup(path: Path) -> bytes | None:
         if content.strip():
             return content
     return None
+
+
+class DirectoryLock:
+    """Holds a data directory for this process, by the same file and the same kind of lock as the Java broker."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+        except OSError:
+            os.close(self._descriptor)
+            raise StateError(
+                f"the data directory {directory} is in use by another broker: stop that, or give another directory"
+            ) from None
+
+    def release(self) -> None:
+        os.close(self._descriptor)

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,10 @@ from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.config import ConfigFiles
 from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
+from evenq.broker.store.files import DirectoryLock
 from evenq.broker.store.recovery import recover
 from evenq.broker.store.scan import BLANK, read_entry, store_time
+from evenq.errors import ArgumentError
 from evenq.model import MessageView
 from evenq.protocol.filters import tag_code
 from evenq.protocol.records import MIN_RECORD, decode_messages, encode_record
@@ -29,6 +32,9 @@ log = logging.getLogger(__name__)
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
+
+
+_tag_code = lru_cache(4096)(tag_code)
 
 
 class Incoming(NamedTuple):
@@ -95,6 +101,7 @@ class Store:
         self._queue_file_units = queue_file_units
         self._checkpoint_path = directory / "checkpoint"
         self._abort = AbortFile(directory / "abort")
+        self._lock = DirectoryLock(directory)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # queues with units that are only in memory
         self._dirty: set[ConsumeQueue] = set()
@@ -133,37 +140,39 @@ class Store:
     # -- writing
 
     def append(self, message: Incoming) -> Stored:
-        """Store one message. It survives this process after the next :meth:`settle`, the machine after :meth:`sync`."""
-        return self.append_all([message])[0]
+        """Store one message. It survives this process after the next :meth:`settle`, the machine after a sync."""
+        return self.append_all((message,))[0]
 
     def append_all(self, messages: Sequence[Incoming]) -> list[Stored]:
         """Store messages of one queue, directly one behind the other."""
-        first = messages[0]
-        queue = self.queue(first.topic, first.queue_id)
+        queue = self.queue(messages[0].topic, messages[0].queue_id)
         now = int(self._clock() * 1000)
         records = self._encode(messages, queue.max, now)
-        if not self.log.fits(sum(map(len, records))):
+        size = sum(map(len, records))
+        if not self.log.fits(size):
+            if size > self.log.largest:
+                raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
             self.log.roll()
             records = self._encode(messages, queue.max, now)
         stored = []
         for message, record in zip(messages, records, strict=True):
             stored.append(Stored(queue.max, self.log.end))
-            queue.append(self.log.end, len(record), tag_code(message.tags))
+            queue.append(self.log.end, len(record), _tag_code(message.tags))
             self.log.append(record)
         self._last_time = now
         self._dirty.add(queue)
-        self._arrived[first.topic, first.queue_id] = None
+        self._arrived[queue.topic, queue.queue_id] = None
         return stored
 
     def _encode(self, messages: Sequence[Incoming], queue_offset: int, now: int) -> list[bytes]:
         records: list[bytes] = []
         log_offset = self.log.end
-        for index, message in enumerate(messages):
+        for message in messages:
             record = encode_record(
                 topic=message.topic,
                 body=message.body,
                 queue_id=message.queue_id,
-                queue_offset=queue_offset + index,
+                queue_offset=queue_offset,
                 commit_log_offset=log_offset,
                 born_timestamp=message.born_timestamp,
                 born_host=message.born_host,
@@ -176,13 +185,23 @@ class Store:
                 prepared_transaction_offset=message.prepared_transaction_offset,
             )
             records.append(record)
+            queue_offset += 1
             log_offset += len(record)
         return records
 
     def settle(self) -> Collection[tuple[str, int]]:
-        """Hand everything appended to the system; the queues that got messages since the last time."""
-        self.log.write_out()
+        """Hand everything appended to the system; the queues that got messages since the last time.
+
+        Where the system does not take it (the disk is full), all of it is forgotten again.
+        """
         arrived, self._arrived = self._arrived, {}
+        try:
+            self.log.write_out()
+        except OSError:
+            end = self.log.take_back()
+            for key in arrived:
+                self._queues[key].cut(end)
+            raise
         return arrived
 
     def sync_log(self) -> int:
@@ -311,3 +330,4 @@ class Store:
             queue.close()
         self.log.close()
         self._abort.lower()
+        self._lock.release()
