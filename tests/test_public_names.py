@@ -7,10 +7,10 @@ import pytest
 PUBLIC = {
     "evenq": """
         Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError
-        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission OffsetsLost Producer ProtocolError
-        PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry SendFailed
-        SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance protocol
-        testing
+        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission OffsetsLost Producer
+        ProtocolError PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry
+        SendFailed SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance
+        protocol testing
     """,
     "evenq.aio": "Admin Producer PushConsumer",
 }
