@@ -67,6 +67,12 @@ class FakeBroker:
     async def get(self, name: str) -> "FakeBroker":
         return self
 
+    def known(self, topic: str) -> "FakeBroker":
+        return self
+
+    def live(self, address: str) -> "FakeBroker":
+        return self
+
     async def refresh(self, topic: str) -> "FakeBroker":
         return self
 

@@ -11,7 +11,7 @@ from evenq.protocol.command import Command
 from evenq.protocol.flags import PullFlag
 from evenq.protocol.headers import PullRequest, PullResponse
 
-__all__ = ["Pulled", "pull", "pull_command"]
+__all__ = ["PullCommands", "Pulled", "pull", "pull_command", "pulled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,40 @@ def pull_command(
         expression_type=expression_type,
     )
     return Command(RequestCode.PULL_MESSAGE, ext=header.to_ext())
+
+
+class PullCommands:
+    """The pulls of one queue. They differ in offset and count only, so the rest of the header is made once.
+
+    >>> commands = PullCommands("billing", MessageQueue("orders", "broker-a", 0))
+    >>> commands.at(10, 32) == pull_command("billing", MessageQueue("orders", "broker-a", 0), 10, count=32)
+    True
+    """
+
+    __slots__ = ("_at_once", "_held", "expression", "expression_type")
+
+    def __init__(
+        self,
+        group: str,
+        queue: MessageQueue,
+        expression: str = "*",
+        expression_type: str = "TAG",
+        *,
+        hold: float = 15.0,
+    ) -> None:
+        self.expression = expression
+        self.expression_type = expression_type
+        self._at_once, self._held = (
+            pull_command(
+                group, queue, 0, count=0, hold=seconds, expression=expression, expression_type=expression_type
+            ).ext
+            for seconds in (0.0, hold)
+        )
+
+    def at(self, offset: int, count: int, *, held: bool = False) -> Command:
+        """The pull at ``offset``; where ``held``, the broker may keep it until something comes."""
+        fields = {**(self._held if held else self._at_once), "queueOffset": str(offset), "maxMsgNums": str(count)}
+        return Command(RequestCode.PULL_MESSAGE, ext=fields)
 
 
 def pulled(address: str, answer: Command) -> Pulled:

@@ -16,11 +16,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from evenq.client.pull import Pulled, pull_command, pulled
+from evenq.client.flight import Flight, Launcher, abandon
+from evenq.client.pull import Pulled
 from evenq.client.session import Session
 from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
 from evenq.model import MessageQueue
-from evenq.protocol.command import Command
 from evenq.protocol.filters import EVERYTHING, TAG
 from evenq.protocol.records import QUEUE_OFFSET_AT, split_records
 
@@ -70,6 +70,21 @@ class Chunk:
     def __len__(self) -> int:
         """How many offsets it covers: at least as many as it has records."""
         return self.stop - self.start
+
+    def up_to(self, stop: int) -> Chunk:
+        """What lies before ``stop``."""
+        return self if stop >= self.stop else Chunk(self.queue, self.start, stop, self.body[: self._at(stop)])
+
+    def since(self, start: int) -> Chunk:
+        """What lies at ``start`` and behind it."""
+        return self if start <= self.start else Chunk(self.queue, start, self.stop, self.body[self._at(start) :])
+
+    def _at(self, offset: int) -> int:
+        """Where the first record begins that has this offset or a later one; records are in order."""
+        body = self.body
+        starts = split_records(body)
+        found = bisect_left(starts, offset, key=lambda at: _OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0])
+        return starts[found] if found < len(starts) else len(body)
 
 
 class Pace:
@@ -122,13 +137,6 @@ def raise_loss(loss: OffsetsLost) -> None:
     raise loss
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    segment: QueueRange
-    answer: asyncio.Future[Command]
-    address: str
-
-
 class RangeReader:
     """Reads ranges over the connections of a session.
 
@@ -152,6 +160,7 @@ class RangeReader:
         self._expression_type = expression_type
         self._on_loss = on_loss
         self._paces: dict[str, Pace] = {}
+        self._launchers: dict[MessageQueue, Launcher] = {}
 
     async def read(self, ranges: Iterable[QueueRange]) -> AsyncGenerator[Chunk, None]:
         """All records of the ranges, range after range, offset after offset.
@@ -159,14 +168,15 @@ class RangeReader:
         What is in flight or waits here is bounded: the iterator asks for more only when it is asked for more.
         """
         todo = deque(part for part in ranges if part)
-        flying: deque[_Flight] = deque()
+        flying: deque[tuple[MessageQueue, Flight]] = deque()
         try:
             while todo or flying:
                 while todo and len(flying) < self._pace(todo[0].queue).window:
                     flying.append(await self._launch(self._cut(todo)))
-                flight = flying.popleft()
-                chunk = self._accept(flight.segment, await self._answer(flight))
-                rest = QueueRange(chunk.queue, chunk.stop, flight.segment.stop)
+                queue, flight = flying.popleft()
+                segment = QueueRange(queue, flight.start, flight.stop)
+                chunk = self._accept(segment, await self._answer(queue, flight))
+                rest = QueueRange(queue, chunk.stop, segment.stop)
                 if rest and flying:
                     flying.appendleft(await self._launch(rest))
                 elif rest:
@@ -175,9 +185,7 @@ class RangeReader:
                 if chunk.body:
                     yield chunk
         finally:
-            for flight in flying:
-                # a future that failed and that nobody looked at would be reported as forgotten
-                _ = flight.answer.cancel() or flight.answer.exception()
+            abandon(flight for _, flight in flying)
 
     def _pace(self, queue: MessageQueue) -> Pace:
         return self._paces.setdefault(queue.broker, Pace())
@@ -190,42 +198,29 @@ class RangeReader:
             todo.appendleft(QueueRange(part.queue, stop, part.stop))
         return QueueRange(part.queue, part.start, stop)
 
-    async def _launch(self, segment: QueueRange) -> _Flight:
-        """Ask for a segment. A connection that cannot be made is a failed answer, for :meth:`_answer` to deal with."""
+    async def _launch(self, segment: QueueRange) -> tuple[MessageQueue, Flight]:
         queue = segment.queue
-        route = await self._session.routes.get(queue.topic)
-        address = route.address(queue.broker)
-        command = pull_command(
-            self._group,
-            queue,
-            segment.start,
-            count=len(segment),
-            max_bytes=MOST_BYTES,
-            expression=self._expression,
-            expression_type=self._expression_type,
-        )
-        try:
-            connection = await self._session.connections.get(address)
-        except ConnectError as error:
-            failed: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-            failed.set_exception(error)
-            return _Flight(segment, failed, address)
-        return _Flight(segment, connection.post(command, self._session.timeouts.pull), address)
+        launcher = self._launchers.get(queue)
+        if launcher is None:
+            launcher = self._launchers[queue] = Launcher(
+                self._session, self._group, queue, expression=self._expression, expression_type=self._expression_type
+            )
+        return queue, await launcher.launch(segment.start, segment.stop)
 
-    async def _answer(self, flight: _Flight) -> Pulled:
+    async def _answer(self, queue: MessageQueue, flight: Flight) -> Pulled:
         """What the pull brought. One that got no answer is sent again, after a pause and by a fresh route."""
         pauses = iter(PAUSES)
         while True:
             try:
-                return pulled(flight.address, await flight.answer)
+                return await flight.landed()
             except (ConnectError, RequestTimeout):
                 pause = next(pauses, None)
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
             with suppress(ConnectError, RequestTimeout):
-                await self._session.routes.refresh(flight.segment.queue.topic)
-            flight = await self._launch(flight.segment)
+                await self._session.routes.refresh(queue.topic)
+            _, flight = await self._launch(QueueRange(queue, flight.start, flight.stop))
 
     def _accept(self, segment: QueueRange, came: Pulled) -> Chunk:
         """Check an answer against what was asked, and cut it to that."""
@@ -237,14 +232,5 @@ class RangeReader:
             return Chunk(queue, start, end, b"")
         if came.next_offset <= start:
             raise ProtocolError(f"{queue} at {start}: the broker sent records and says to go on at {came.next_offset}")
-        body = came.body if came.next_offset <= stop else _up_to(came.body, stop)
-        end = min(came.next_offset, stop)
         self._pace(queue).learn(len(segment), came.next_offset - start, len(came.body))
-        return Chunk(queue, start, end, body)
-
-
-def _up_to(body: bytes, stop: int) -> bytes:
-    """The records with an offset below ``stop``; they are in order."""
-    starts = split_records(body)
-    kept = bisect_left(starts, stop, key=lambda at: _OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0])
-    return body if kept == len(starts) else body[: starts[kept]]
+        return Chunk(queue, start, came.next_offset, came.body).up_to(stop)

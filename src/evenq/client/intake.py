@@ -1,0 +1,147 @@
+"""The buffers of one consumer: filled by readers, looked at in turn, given to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from evenq.client.buffer import Buffer
+from evenq.client.following import Follower
+from evenq.client.reading import Chunk, Pace
+from evenq.client.session import Session
+from evenq.client.unpacking import as_messages
+from evenq.model import MessageQueue, MessageView
+from evenq.protocol.bodies import Subscription
+
+__all__ = ["Intake", "Shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A chunk that the caller may be given, as long as the buffer is in the same epoch."""
+
+    buffer: Buffer
+    epoch: int
+    chunk: Chunk
+
+    def hand(self, stop: int) -> bool:
+        return self.buffer.hand(self.epoch, stop)
+
+
+class Intake:
+    """Reads held queues ahead. With ``auto_commit`` asking for more says that what was given before is done."""
+
+    def __init__(
+        self, session: Session, group: str, subscription: Callable[[str], Subscription], *, auto_commit: bool
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._subscription = subscription
+        self._auto_commit = auto_commit
+        self._buffers: dict[MessageQueue, Buffer] = {}
+        self._paces: dict[str, Pace] = {}
+        self._arrived = asyncio.Event()
+        # which buffer comes first: another one each time
+        self._turn = 0
+
+    @property
+    def buffers(self) -> dict[MessageQueue, Buffer]:
+        """Those that are held, by queue."""
+        return {queue: buffer for queue, buffer in self._buffers.items() if not buffer.dropped}
+
+    def tags(self, topic: str) -> set[str]:
+        return self._subscription(topic).tags_set
+
+    def start(self, buffer: Buffer) -> None:
+        """Read a queue from where its buffer stands, until the buffer is dropped."""
+        self._buffers[buffer.queue] = buffer
+        buffer.reader = self._session.spawn(self._read(buffer))
+
+    def seek(self, buffer: Buffer, offset: int) -> None:
+        """Read on at ``offset``."""
+        if buffer.reader is not None:
+            buffer.reader.cancel()
+        buffer.jump(offset)
+        self.start(buffer)
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._arrived.set()
+
+    def finish(self) -> None:
+        """The caller has done with everything that it was given."""
+        for buffer in self._buffers.values():
+            buffer.finish()
+
+    async def look(self, limit: int, timeout: float) -> list[Shown]:
+        """What comes next, about ``limit`` offsets; nothing when nothing came within ``timeout`` seconds."""
+        if self._auto_commit:
+            self.finish()
+        for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:
+            del self._buffers[queue]
+        deadline = time.monotonic() + timeout
+        while not (shown := self._look(limit)):
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return self._look(limit)
+        return shown
+
+    async def take(self, limit: int, timeout: float) -> list[Chunk]:
+        """The same, given to the caller at once."""
+        return [shown.chunk for shown in await self.look(limit, timeout) if shown.hand(shown.chunk.stop)]
+
+    def hand_out(self, everything: Sequence[Shown]) -> Iterator[MessageView]:
+        """Message by message: each is given when it is asked for, and done when the next one is."""
+        for shown in everything:
+            for message in as_messages(shown.chunk, self.tags):
+                if not shown.hand(message.queue_offset + 1):
+                    break
+                yield message
+                self._done(shown)
+            else:
+                # what a filter left out behind the last message
+                shown.hand(shown.chunk.stop)
+                self._done(shown)
+
+    def _done(self, shown: Shown) -> None:
+        if self._auto_commit:
+            shown.buffer.finish()
+
+    def _look(self, limit: int) -> list[Shown]:
+        ready = [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
+        if not ready:
+            return []
+        self._turn = (self._turn + 1) % len(ready)
+        found: list[Shown] = []
+        for number, buffer in enumerate((*ready[self._turn :], *ready[: self._turn])):
+            # those that have little leave their part to those that come after them
+            part = max(1, limit // (len(ready) - number))
+            for chunk in buffer.look(part):
+                found.append(Shown(buffer, buffer.epoch, chunk))
+                limit -= len(chunk)
+            if limit <= 0:
+                break
+        return found
+
+    async def _read(self, buffer: Buffer) -> None:
+        queue = buffer.queue
+        follower = Follower(
+            self._session,
+            self._group,
+            queue,
+            buffer.next_offset,
+            subscription=lambda: self._subscription(queue.topic),
+            pace=self._paces.setdefault(queue.broker, Pace()),
+            room=lambda: buffer.space,
+        )
+        async with aclosing(follower.chunks()) as chunks:
+            async for chunk in chunks:
+                buffer.add(chunk)
+                self._arrived.set()
+                await buffer.room.wait()
