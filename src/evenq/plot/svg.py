@@ -100,9 +100,6 @@ class Picture:
     ) -> None:
         self._add("line", {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | _paint(None, stroke, width, dash))
 
-    def polygon(self, points: list[tuple[float, float]], *, fill: str) -> None:
-        self._add("polygon", {"points": " ".join(f"{_number(x)},{_number(y)}" for x, y in points), "fill": fill})
-
     def text(
         self,
         x: float,
