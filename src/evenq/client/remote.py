@@ -20,7 +20,6 @@ from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.headers import (
     ConsumeStatsRequest,
-    CreateTopic,
     GroupRequest,
     Header,
     MaxOffsetRequest,
@@ -155,10 +154,6 @@ class Remote:
 
     async def send_back(self, address: str, header: SendBack) -> None:
         await self.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
-
-    async def create_topic(self, address: str, topic: str, queues: int, perm: int = 6) -> None:
-        header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
-        await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
