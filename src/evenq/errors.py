@@ -15,6 +15,8 @@
         │   ├── TopicNotFound           … that the topic has no route
         │   └── NoPermission            … that the topic or group may not be used so
         ├── OffsetsLost                 messages that were to be read are gone from their queue
+        ├── NoReply (TimeoutError)      a request was delivered, but nobody replied in time
+        ├── PartlySent                  some batches of a large send were stored, others were not
         └── SendFailed                  a send was tried as often as allowed; holds every attempt
             └── SendTimeout (TimeoutError)  … and its time was used up
 
@@ -33,7 +35,9 @@ __all__ = [
     "EvenqError",
     "LocalError",
     "NoPermission",
+    "NoReply",
     "OffsetsLost",
+    "PartlySent",
     "ProtocolError",
     "RecordError",
     "RefusedError",
@@ -144,6 +148,32 @@ class OffsetsLost(RemoteError):
             f"{queue} no longer holds offsets {start} to {stop - 1}, it holds {held_from} up to {held_to}: "
             "they were deleted, or the queue began anew. Keep messages longer on the broker, or allow the loss "
             "(Spark: failOnDataLoss=false) to go on with what is left"
+        )
+
+
+class NoReply(RemoteError, TimeoutError):
+    """A request went to ``topic``, and no consumer replied to it within ``seconds``."""
+
+    def __init__(self, topic: str, correlation_id: str, seconds: float) -> None:
+        self.topic = topic
+        self.correlation_id = correlation_id
+        self.seconds = seconds
+        super().__init__(
+            f"nobody replied to request {correlation_id} in topic {topic!r} within {seconds:.3f} s: "
+            "look whether a consumer that replies runs, or give it more time"
+        )
+
+
+class PartlySent(RemoteError):
+    """Of a large send some batches failed. ``results`` has, for each message, its receipt or the error it met."""
+
+    def __init__(self, topic: str, results: Sequence[object]) -> None:
+        self.topic = topic
+        self.results = tuple(results)
+        errors = [result for result in self.results if isinstance(result, Exception)]
+        super().__init__(
+            f"{len(errors)} of {len(self.results)} messages to topic {topic!r} were not sent, the first because: "
+            f"{errors[0]}. The field results tells which ones to send again"
         )
 
 

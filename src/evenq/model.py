@@ -22,6 +22,8 @@ __all__ = [
     "Property",
     "SendResult",
     "SendStatus",
+    "TransactionResult",
+    "TransactionState",
     "java_order",
     "java_string_hash",
 ]
@@ -115,6 +117,14 @@ class SendStatus(IntEnum):
     FLUSH_SLAVE_TIMEOUT = 12
 
 
+class TransactionState(IntEnum):
+    """What became of the local part of a transaction, by its bits on the wire; at ``UNKNOWN`` the broker asks later."""
+
+    UNKNOWN = 0
+    COMMIT = 8
+    ROLLBACK = 12
+
+
 class Property:
     """The property names that RocketMQ reserves for itself and that evenq uses."""
 
@@ -134,6 +144,13 @@ class Property:
     TIMER_DELAY_MS = "TIMER_DELAY_MS"
     TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
     INSTANCE = "INSTANCE_ID"
+    HALF = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    CORRELATION_ID = "CORRELATION_ID"
+    REPLY_TO = "REPLY_TO_CLIENT"
+    TTL = "TTL"
+    TYPE = "MSG_TYPE"
+    CLUSTER = "CLUSTER"
 
 
 # Characters that separate properties on the wire; a key or value with one of them would be read as another.
@@ -268,3 +285,9 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return self.status is SendStatus.SEND_OK
+
+
+class TransactionResult(SendResult, frozen=True, kw_only=True):
+    """The receipt for a half message, and what its sender decided about it."""
+
+    state: TransactionState

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, TypeVar
 
 from evenq.balance import PublishRoute
 from evenq.client.connections import Connections
@@ -21,6 +22,8 @@ from evenq.protocol.headers import Header, RouteRequest
 __all__ = ["DEFAULT_TOPIC", "NameServers", "Route", "Routes"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DEFAULT_TOPIC = "TBW102"
 MASTER = 0
@@ -117,12 +120,16 @@ class NameServers:
 
 
 class Routes:
-    """The routes that one client uses. Many callers that miss the same topic share one question."""
+    """The routes that one client uses. Many callers that miss the same topic share one question.
 
-    def __init__(self, name_servers: NameServers) -> None:
+    ``wire_name`` is what the name servers call a topic, where that is not what the client calls it.
+    """
+
+    def __init__(self, name_servers: NameServers, wire_name: Callable[[str], str] = str) -> None:
         self._name_servers = name_servers
+        self._wire_name = wire_name
         self._known: dict[str, Route] = {}
-        self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[Any]] = {}
         # called with (old, new) when the route of a topic is no longer what it was
         self.on_change: list[Callable[[Route | None, Route], None]] = []
 
@@ -141,19 +148,24 @@ class Routes:
             return await self.refresh(topic)
         except TopicNotFound as missing:
             try:
-                answer = await self._name_servers.route(DEFAULT_TOPIC)
+                answer = await self._shared(("default", DEFAULT_TOPIC), self._name_servers.route)
             except TopicNotFound:
                 raise missing from None
             return Route.of(topic, answer, queues_at_most=queues_at_most)
 
     async def refresh(self, topic: str) -> Route:
         """Ask the name server now, and keep the answer."""
-        task = self._asking.get(topic)
+        return await self._shared(("route", topic), self._ask)
+
+    async def _shared(self, key: tuple[str, str], ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+        """What ``ask`` finds out; all who want the same at the same time wait for one answer."""
+        task = self._asking.get(key)
         if task is None:
-            task = asyncio.create_task(self._ask(topic))
-            self._asking[topic] = task
-            task.add_done_callback(lambda done: self._asking.pop(topic, None))
-        return await asyncio.shield(task)
+            task = self._asking[key] = asyncio.create_task(ask(key[1]))
+            task.add_done_callback(lambda done: self._asking.pop(key, None))
+        # a caller that gives up must not take the answer from the others
+        found: T = await asyncio.shield(task)
+        return found
 
     async def refresh_all(self) -> None:
         """Ask for every topic in use. What cannot be refreshed now stays as it was, except topics that are gone."""
@@ -186,7 +198,7 @@ class Routes:
         return route.address(queue.broker, broker_id)
 
     async def _ask(self, topic: str) -> Route:
-        new = Route.of(topic, await self._name_servers.route(topic))
+        new = Route.of(topic, await self._name_servers.route(self._wire_name(topic)))
         old = self._known.get(topic)
         self._known[topic] = new
         if new != old:

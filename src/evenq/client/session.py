@@ -6,21 +6,23 @@ import asyncio
 import itertools
 import logging
 import os
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from evenq.client.acl import Credentials
 from evenq.client.address import local_ip, name_servers
 from evenq.client.connection import Connection
 from evenq.client.connections import Connections
 from evenq.client.remote import Remote
 from evenq.client.routes import NameServers, Routes
 from evenq.client.settings import Intervals, Timeouts
+from evenq.client.tls import TlsLike, tls_context
 from evenq.errors import ArgumentError, EvenqError, RemoteError, StateError
 from evenq.protocol.bodies import ConsumerData, Heartbeat, ProducerData
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
+from evenq.protocol.names import with_namespace
 
 __all__ = ["Answer", "Session", "client_id"]
 
@@ -48,17 +50,25 @@ class Session:
         instance: str | None = None,
         timeouts: Timeouts | None = None,
         intervals: Intervals | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsLike = None,
+        credentials: Credentials | None = None,
+        namespace: str = "",
     ) -> None:
         servers = name_servers(namesrv)
+        credentials = credentials or Credentials.from_environment(os.environ)
         self.client_id = client_id(servers[0], instance)
         self.timeouts = timeouts or Timeouts()
         self.intervals = intervals or Intervals()
+        self.namespace = namespace
         self.connections = Connections(
-            self._on_request, tls=tls, connect_timeout=self.timeouts.connect, on_open=self._on_open
+            self._on_request,
+            tls=tls_context(tls),
+            sign=credentials.sign if credentials else None,
+            connect_timeout=self.timeouts.connect,
+            on_open=self._on_open,
         )
         self.name_servers = NameServers(servers, self.connections, self.timeouts.request)
-        self.routes = Routes(self.name_servers)
+        self.routes = Routes(self.name_servers, self.wire_name)
         self.remote = Remote(self.connections, self.timeouts.request)
         # what the heartbeat says of us
         self._producer_groups: set[str] = set()
@@ -85,6 +95,14 @@ class Session:
         self.connections.close()
         # one turn of the loop, so that the transports see their close before the loop itself may end
         await asyncio.sleep(0)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def wire_name(self, name: str) -> str:
+        """A topic or group as brokers know it: with the namespace, where this client is in one."""
+        return with_namespace(self.namespace, name)
 
     def check_open(self, what: str) -> None:
         if self._closed:
@@ -148,8 +166,9 @@ class Session:
                 log.debug("could not unregister: %s", outcome)
 
     def _on_open(self, address: str) -> None:
-        """A broker forgets its members when their connection closes, so a new connection begins with a heartbeat."""
-        if self._consumer is not None and not self._closed and address in self.routes.masters().values():
+        """A broker forgets its clients when their connection closes, so a new connection begins with a heartbeat."""
+        known = self._producer_groups or self._consumer
+        if known and not self._closed and address not in self.name_servers.addresses:
             self.spawn(self._beat_one(address))
 
     async def _on_request(self, connection: Connection, command: Command) -> Command | None:
