@@ -90,7 +90,7 @@ def test_machine_room_takes_the_rooms_it_is_given() -> None:
 
 def test_events_of_the_same_kind_stay_apart() -> None:
     (run,) = simulate(Scenario(events=[Event("join"), Event("join"), Event("restart", 1)]), ["AVG"])
-    assert [(event, len(steps)) for event, steps in run.by_event()] == [("join", 1), ("join", 1), ("restart", 2)]
+    assert [(event, len(steps)) for event, steps in run.by_event()] == [("join", 1), ("join", 1), ("restart:1", 2)]
 
 
 def test_what_cannot_be_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from evenq.plot.axes import Axes, round_ticks, tick_label
 from evenq.plot.svg import FAINT, GOOD, GOOD_INK, INK, MUTED, Picture, color, text_width
@@ -16,12 +17,12 @@ LINE = 17
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A thing with a name, somewhere in the plane."""
+    """A thing with a name, somewhere in the plane; the hint is what a browser shows of it."""
 
     name: str
     x: float
     y: float
-    hint: str = ""
+    hint: str
 
 
 def scatter(
@@ -54,36 +55,57 @@ def scatter(
     page.rect(axes.left, axes.y(ideal[1]), axes.x(ideal[0]) - axes.left, axes.bottom - axes.y(ideal[1]), fill=GOOD)
     axes.draw(x_label, y_label)
     page.line(axes.left, axes.y(ideal[1]), axes.right, axes.y(ideal[1]), stroke=GOOD_INK, width=1.5, dash="5 4")
-    notes = [(axes.y(ideal[1]) - 7, ideal_label), (axes.bottom - 8, "ideal")]
-    for y, note in notes:
-        page.text(axes.left + 8, y, note, size=12, fill=GOOD_INK)
-    taken = [(axes.left + 8, axes.left + 8 + text_width(note, 12), y - 4.5) for y, note in notes]
-    for point, (x, y) in zip(points, _label_places(points, axes, taken), strict=True):
-        page.text(x, y + 4.5, point.name, size=LABEL, halo=True)
-    for number, point in enumerate(points):
-        page.circle(
-            axes.x(point.x), axes.y(point.y), 6.5, fill=color(number), stroke="#ffffff", hint=point.hint or point.name
-        )
+    page.text(axes.left + 8, axes.bottom - 8, "ideal", size=12, fill=GOOD_INK)
+    page.text(axes.right, axes.y(ideal[1]) - 7, ideal_label, size=12, anchor="end", fill=GOOD_INK)
+    taken = [
+        (axes.left + 8, axes.left + 8 + text_width("ideal", 12), axes.bottom - 12),
+        (axes.right - text_width(ideal_label, 12), axes.right, axes.y(ideal[1]) - 11),
+    ]
+    places = _same_place(points, axes)
+    for here, (x, y) in zip(places, _label_places(places, axes, taken), strict=True):
+        page.text(x, y + 4.5, _names(here), size=LABEL, halo=True)
+    numbers = {point: number for number, point in enumerate(points)}
+    for here in places:
+        # smaller ones upon larger ones, so that none is hidden
+        for ring, point in enumerate(here):
+            radius = max(6.5 - 2 * ring, 1)
+            fill = color(numbers[point])
+            page.circle(axes.x(point.x), axes.y(point.y), radius, fill=fill, stroke="#ffffff", hint=point.hint)
     return page
 
 
+def _same_place(points: Sequence[Point], axes: Axes) -> list[list[Point]]:
+    """The points by where they are on the page, the highest first."""
+    places: dict[tuple[int, int], list[Point]] = {}
+    for point in sorted(points, key=lambda point: -point.y):
+        places.setdefault((round(axes.x(point.x) / 3), round(axes.y(point.y) / 3)), []).append(point)
+    return list(places.values())
+
+
+def _names(points: Sequence[Point]) -> str:
+    return ", ".join(point.name for point in points)
+
+
 def _label_places(
-    points: Sequence[Point], axes: Axes, taken: list[tuple[float, float, float]]
+    places: Sequence[Sequence[Point]], axes: Axes, taken: list[tuple[float, float, float]]
 ) -> list[tuple[float, float]]:
-    """Where each label begins: beside its point, on the side with room, lower down where it would touch another.
+    """Where each label begins: beside its point, on the side with room, as near in height as no other touches it.
 
     ``taken``: begin, end and height of texts that are there already.
     """
-    places: dict[Point, tuple[float, float]] = {}
-    for point in sorted(points, key=lambda point: -point.y):
-        size, x = text_width(point.name, LABEL), axes.x(point.x)
+    found: list[tuple[float, float]] = []
+    for here in places:
+        size, x = text_width(_names(here), LABEL), axes.x(here[0].x)
         start = x + 13 if x + 13 + size <= axes.right else x - 13 - size
-        y = min(axes.y(point.y), axes.bottom - 10)
-        while any(abs(y - other) < LINE and start < end and begin < start + size for begin, end, other in taken):
-            y += 1
+        level = min(axes.y(here[0].y), axes.bottom - 10)
+
+        def touches(y: float, start: float = start, end: float = start + size) -> bool:
+            return any(abs(y - other) < LINE and start < right and left < end for left, right, other in taken)
+
+        y = next(level + away for step in count() for away in (step, -step) if not touches(level + away))
         taken.append((start, start + size, y))
-        places[point] = (start, y)
-    return [places[point] for point in points]
+        found.append((start, y))
+    return found
 
 
 def bars(

@@ -120,7 +120,7 @@ class Picture:
         if bold:
             attributes["font-weight"] = 600
         if halo:
-            attributes |= {"stroke": "#ffffff", "stroke-width": 4, "paint-order": "stroke"}
+            attributes |= {"stroke": "#ffffff", "stroke-width": 6, "paint-order": "stroke"}
         if turned:
             attributes["transform"] = f"rotate(-90 {_number(x)} {_number(y)})"
         self._add("text", attributes, escape(content, quote=False))
