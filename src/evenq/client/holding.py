@@ -5,12 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from evenq.client.progress import Progress
 from evenq.client.settings import FlowControl
 from evenq.model import MessageQueue, MessageView
 
-__all__ = ["Holding"]
+__all__ = ["LOCK_LOST", "H", "Held", "Holding"]
+
+# What stands for the time of the last lock where another member has it now.
+LOCK_LOST = float("-inf")
+
+
+class Held(Protocol):
+    """What the group's side must know of a held queue, whatever its messages are kept in.
+
+    ``committed`` is what the broker has confirmed, ``committable`` what it may be told; ``in_hand`` counts what was
+    handed out and has not ended. ``locked_at`` is when the lock on the queue was last granted.
+    """
+
+    committed: int
+    locked_at: float
+    # held while a commit is under way: of two at once the lower might be stored last
+    committing: asyncio.Lock
+
+    @property
+    def queue(self) -> MessageQueue: ...
+    @property
+    def committable(self) -> int: ...
+    @property
+    def in_hand(self) -> int: ...
+    def drop(self) -> None: ...
+    async def drained(self, timeout: float) -> bool: ...
+
+
+H = TypeVar("H", bound=Held)
 
 
 class Holding:
@@ -27,7 +56,11 @@ class Holding:
         # the highest offset that the broker has confirmed; commits never go below it. Where nothing was stored yet,
         # the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
+        self.locked_at = 0.0
+        self.committing = asyncio.Lock()
         self.dropped = False
+        # who pulls this queue
+        self.reader: asyncio.Task[None] | None = None
         # whether a dispatcher knows that messages wait here
         self.announced = False
         self._waiting: deque[MessageView] = deque()
@@ -38,6 +71,14 @@ class Holding:
         # set while no listener runs
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def committable(self) -> int:
+        return self.progress.committable
+
+    @property
+    def in_hand(self) -> int:
+        return self.progress.count
 
     @property
     def waiting(self) -> int:
@@ -83,6 +124,8 @@ class Holding:
     def drop(self) -> None:
         """Hand out nothing more. What waits is forgotten here and will be read again by the next holder."""
         self.dropped = True
+        if self.reader is not None:
+            self.reader.cancel()
         self._waiting.clear()
         self.room.set()
 

@@ -32,8 +32,9 @@ __all__ = ["Member"]
 
 log = logging.getLogger(__name__)
 
-# Seconds between commits in a group with Java members: what lies between two of them may be seen twice.
-MIXED_COMMIT = 0.5
+# Commits of a queue are at least so many seconds apart, and more where a member holds many queues.
+COMMIT_AT_MOST_EVERY = 0.1
+COMMITS_PER_SECOND = 250
 
 
 class Member:
@@ -109,12 +110,17 @@ class Member:
         await self._shares.give_up()
 
     async def commit(self, holding: Holding) -> None:
-        """Store how far the queue is, and wait for the broker's answer. Never backwards."""
-        offset = holding.progress.committable
-        if offset > holding.committed:
-            address = self.session.routes.address_of(holding.queue)
-            await self.session.remote.commit(address, self.group, holding.queue, offset)
-            holding.committed = max(holding.committed, offset)
+        """Store how far the queue is, and wait for the broker's answer. Never backwards.
+
+        One commit of a queue at a time: a broker handles requests side by side, and of two under way the lower
+        might be stored last.
+        """
+        async with holding.committing:
+            offset = holding.progress.committable
+            if offset > holding.committed:
+                address = self.session.routes.address_of(holding.queue)
+                await self.session.remote.commit(address, self.group, holding.queue, offset)
+                holding.committed = offset
 
     async def commit_all(self) -> None:
         outcomes = await asyncio.gather(*map(self.commit, self._ownership.holdings), return_exceptions=True)
@@ -131,9 +137,10 @@ class Member:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())
 
     async def _commit_for_ever(self) -> None:
+        """What was consumed and is not committed yet comes twice after a kill, so the time between is short."""
         while True:
-            often = self.session.intervals.commit
-            await asyncio.sleep(min(often, MIXED_COMMIT) if self.rebalancer.mixed else often)
+            gentle = len(self._ownership.queues) / COMMITS_PER_SECOND
+            await asyncio.sleep(min(self.session.intervals.commit, max(COMMIT_AT_MOST_EVERY, gentle)))
             await self.commit_all()
 
     async def _members_changed(self, command: Command) -> None:

@@ -42,6 +42,7 @@ class Intervals:
     heartbeat: float = 30.0
     routes: float = 30.0
     rebalance: float = 20.0
+    # at the most; while a member holds few queues it commits more often
     commit: float = 5.0
     # hand-over locks last 60 s on the broker
     renew_locks: float = 20.0
