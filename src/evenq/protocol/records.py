@@ -100,9 +100,11 @@ def decode_messages(
     *,
     broker: str = "",
     check_crc: bool = False,
+    as_stored: bool = False,
     poisoned: list[RecordError] | None = None,
 ) -> list[MessageView]:
-    """Read all records of a pull's answer; bodies come decompressed.
+    """Read all records of a pull's answer; bodies come decompressed, and batches that are one record taken apart, or
+    both ``as_stored``.
 
     A record that is itself whole but cannot be read (damaged compression, a wrong checksum) raises a RecordError; with
     a list for ``poisoned`` it is put there instead, and the others are read. A broken chain of records is always a
@@ -112,7 +114,7 @@ def decode_messages(
     messages: list[MessageView] = []
     for at in split_records(body):
         try:
-            _decode_one(body, at, broker, check_crc, messages)
+            _decode_one(body, at, broker, check_crc, as_stored, messages)
         except RecordError as error:
             if poisoned is None:
                 raise
@@ -120,7 +122,9 @@ def decode_messages(
     return messages
 
 
-def _decode_one(data: bytes, at: int, broker: str, check_crc: bool, messages: list[MessageView]) -> None:
+def _decode_one(
+    data: bytes, at: int, broker: str, check_crc: bool, as_stored: bool, messages: list[MessageView]
+) -> None:
     """Read the record at ``at``, whose total size is known to be there, onto ``messages``."""
     fixed = _FIXED_V4
     (sys_flag,) = _SIZE.unpack_from(data, at + _SYS_FLAG_AT)
@@ -138,7 +142,7 @@ def _decode_one(data: bytes, at: int, broker: str, check_crc: bool, messages: li
     body = data[body_at : body_at + body_size]
     if check_crc and body_crc(body) != crc:
         raise RecordError(topic, queue_id, queue_offset, f"its body has checksum {body_crc(body)}, not {crc}")
-    if sys_flag & _COMPRESSED:
+    if sys_flag & _COMPRESSED and not as_stored:
         try:
             body = decompress(body, sys_flag)
         except ProtocolError as error:
@@ -164,7 +168,7 @@ def _decode_one(data: bytes, at: int, broker: str, check_crc: bool, messages: li
         store_size=size,
         broker=broker,
     )
-    if sys_flag & _BATCH == _BATCH:
+    if sys_flag & _BATCH == _BATCH and not as_stored:
         messages += _unwrap(message)
     else:
         messages.append(message)

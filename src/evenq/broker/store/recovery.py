@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from evenq.broker.store.checkpoint import Checkpoint
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.consumequeue import ConsumeQueue
+from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
 from evenq.protocol.flags import SysFlag
 
@@ -23,11 +24,13 @@ _TIME_BYTES = 80
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Where the log begins again, how much of it was read to know that, and the time of the last message found."""
+    """Where the log begins again, how much of it was read to know that, the time of the last message found, and the
+    log offsets of the records of which those that were read were made (see :mod:`evenq.broker.store.lineage`)."""
 
     end: int
     scanned: int
     last_time: int
+    sources: frozenset[int]
 
 
 def is_consumable(sys_flag: int) -> bool:
@@ -42,6 +45,7 @@ def recover(
     checkpoint: Checkpoint,
     *,
     clean: bool,
+    levels: DelayLevels = DEFAULT_LEVELS,
 ) -> Recovered:
     """Cut the log and the queues to what is whole and consistent. ``find`` gives a queue, new ones too."""
     queues = list(queues)
@@ -49,15 +53,18 @@ def recover(
     for queue in queues:
         queue.cut(start)
     end, last_time = start, checkpoint.log_time
+    sources = set()
     for offset, entry in scan(log, start):
         end = offset + entry.size
         last_time = entry.store_time
+        if entry.source is not None:
+            sources.add(entry.source)
         if is_consumable(entry.sys_flag):
-            _dispatch(find(entry.topic, entry.queue_id), offset, entry)
+            _dispatch(find(entry.topic, entry.queue_id), offset, entry, levels)
     log.cut(end)
     for queue in queues:
         queue.trim(log.start)
-    return Recovered(end, end - start, last_time)
+    return Recovered(end, end - start, last_time, frozenset(sources))
 
 
 def scan(log: CommitLog, start: int) -> Iterator[tuple[int, Entry]]:
@@ -96,9 +103,11 @@ def _first_time(log: CommitLog, file_start: int) -> float:
     return float("inf") if entry is None else store_time(data[:_TIME_BYTES])
 
 
-def _dispatch(queue: ConsumeQueue, log_offset: int, entry: Entry) -> None:
+def _dispatch(queue: ConsumeQueue, log_offset: int, entry: Entry, levels: DelayLevels) -> None:
     if entry.queue_offset > queue.max:
         # What was between is no longer there, neither in the queue nor in the log.
         queue.begin_at(entry.queue_offset)
     if entry.queue_offset == queue.max:
-        queue.append(log_offset, entry.size, entry.tags_code)
+        delayed = queue.topic == SCHEDULE_TOPIC
+        code = levels.due(queue.queue_id + 1, entry.store_time) if delayed else entry.tags_code
+        queue.append(log_offset, entry.size, code)

@@ -7,6 +7,7 @@ import struct
 from typing import NamedTuple
 
 from evenq.broker.store.commitlog import BLANK_MAGIC
+from evenq.broker.store.lineage import source_of
 from evenq.protocol.filters import tag_code
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import decode_properties
@@ -34,6 +35,8 @@ class Entry(NamedTuple):
     tags_code: int
     store_time: int
     sys_flag: int
+    # the log offset of the record that this one was made of, if it was
+    source: int | None = None
 
 
 # Stands for the marker that fills the rest of a file.
@@ -77,7 +80,9 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
         return None
     tags = decode_properties(tail.decode()).get("TAGS")
     (stored,) = _LONG.unpack_from(record, stored_at)
-    return Entry(size, topic.decode(), queue_id, queue_offset, tag_code(tags), stored, sys_flag)
+    (prepared,) = _LONG.unpack_from(record, body_at - 12)
+    source = source_of(prepared, sys_flag)
+    return Entry(size, topic.decode(), queue_id, queue_offset, tag_code(tags), stored, sys_flag, source)
 
 
 def store_time(record: bytes) -> int:

@@ -19,6 +19,7 @@ from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.config import ConfigFiles
 from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
 from evenq.broker.store.files import DirectoryLock
+from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.recovery import recover
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.errors import ArgumentError
@@ -29,6 +30,9 @@ from evenq.protocol.records import MIN_RECORD, decode_messages, encode_record
 __all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored"]
 
 log = logging.getLogger(__name__)
+
+# What saves something as it is at the time of the call.
+Saver = Callable[[], Callable[[], None]]
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
@@ -94,11 +98,13 @@ class Store:
         clock: Callable[[], float],
         log_file_size: int = FILE_SIZE,
         queue_file_units: int = FILE_UNITS,
+        levels: DelayLevels = DEFAULT_LEVELS,
     ) -> None:
         self._directory = directory
         self._store_host = store_host
         self._clock = clock
         self._queue_file_units = queue_file_units
+        self.levels = levels
         self._checkpoint_path = directory / "checkpoint"
         self._abort = AbortFile(directory / "abort")
         self._lock = DirectoryLock(directory)
@@ -111,6 +117,10 @@ class Store:
         self.log = CommitLog(directory / "commitlog", log_file_size)
         self._checkpoint = Checkpoint.load(self._checkpoint_path)
         self._last_time = 0
+        # what else is saved with each checkpoint
+        self._savers: list[Saver] = []
+        # records of which others were made shortly before a kill: nobody need do it again
+        self.sources: frozenset[int] = frozenset()
         self._open()
 
     def _open(self) -> None:
@@ -118,10 +128,12 @@ class Store:
             if directory.name.isdigit():
                 self.queue(directory.parent.name, int(directory.name))
         clean = not self._abort.found
-        found = recover(self.log, list(self._queues.values()), self.queue, self._checkpoint, clean=clean)
+        queues = list(self._queues.values())
+        found = recover(self.log, queues, self.queue, self._checkpoint, clean=clean, levels=self.levels)
         if not clean:
             log.info("%s: read %d bytes of the log after an unclean end", self._directory, found.scanned)
         self._last_time = found.last_time
+        self.sources = found.sources
         self._dirty.update(self._queues.values())
         self._abort.raise_()
 
@@ -154,10 +166,11 @@ class Store:
                 raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
             self.log.roll()
             records = self._encode(messages, queue.max, now)
+        due = self.levels.due(queue.queue_id + 1, now) if queue.topic == SCHEDULE_TOPIC else None
         stored = []
         for message, record in zip(messages, records, strict=True):
             stored.append(Stored(queue.max, self.log.end))
-            queue.append(self.log.end, len(record), _tag_code(message.tags))
+            queue.append(self.log.end, len(record), _tag_code(message.tags) if due is None else due)
             self.log.append(record)
         self._last_time = now
         self._dirty.add(queue)
@@ -208,6 +221,11 @@ class Store:
         """Return when the log is on the disk up to the offset given. May run in another thread."""
         return self.log.sync()
 
+    def save_with_checkpoints(self, saver: Saver) -> None:
+        """Let ``saver`` tell at each checkpoint how to save what is true then. It is saved after the messages that
+        it speaks of are on the disk, and before a start after a kill would no longer look at them."""
+        self._savers.append(saver)
+
     def checkpoint(self) -> Callable[[], None]:
         """Hand the consume queues to the system too; the function that waits for the disk and then notes that all
         this need not be looked at again after a kill. It may run in another thread."""
@@ -216,11 +234,14 @@ class Store:
         for queue in dirty:
             queue.write_out()
         reached = Checkpoint(self._last_time, self._last_time, self._last_time, mark=self.log.end)
+        saves = [saver() for saver in self._savers]
 
         def wait() -> None:
             self.log.sync()
             for queue in dirty:
                 queue.sync()
+            for save in saves:
+                save()
             if reached != self._checkpoint:
                 reached.save(self._checkpoint_path)
                 self._checkpoint = reached
@@ -311,8 +332,9 @@ class Store:
         return None if entry is None or entry is BLANK else self.log.read(log_offset, log_offset + entry.size)
 
     def message_at(self, log_offset: int) -> MessageView | None:
+        """The message at a place in the log, its body as it is stored; None where none begins."""
         record = self.record_at(log_offset)
-        return None if record is None else decode_messages(record)[0]
+        return None if record is None else decode_messages(record, as_stored=True)[0]
 
     # -- the rest
 
