@@ -1,0 +1,42 @@
+"""Messages for tests of the store, and what comes back of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evenq.broker.store.store import Incoming, Store
+from evenq.model import MessageView
+from evenq.protocol.properties import encode_properties
+from evenq.protocol.records import decode_messages
+
+__all__ = ["LOG_FILE", "bodies", "incoming", "open_store", "read_all"]
+
+LOG_FILE = 4096
+HOST = "127.0.0.1:10911"
+
+
+def open_store(directory: Path, now: float = 1_700_000_000.0) -> Store:
+    """A store of small files, so that tests cross their borders."""
+    return Store(directory, HOST, clock=lambda: now, log_file_size=LOG_FILE, queue_file_units=8)
+
+
+def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None) -> Incoming:
+    properties = {"KEYS": "k"} | ({"TAGS": tags} if tags else {})
+    content = body.encode() if isinstance(body, str) else body
+    return Incoming(topic, queue_id, content, encode_properties(properties), tags, 1_699_999_999_000, "10.0.0.7:4711")
+
+
+def read_all(store: Store, topic: str = "orders", queue_id: int = 0) -> list[MessageView]:
+    """Every message of a queue, read a few at a time."""
+    messages: list[MessageView] = []
+    offset, end = store.bounds(topic, queue_id)
+    while offset < end:
+        found = store.read(topic, queue_id, offset, 3, 1 << 20)
+        messages += decode_messages(found.body, check_crc=True)
+        offset = found.next_offset
+    assert [message.queue_offset for message in messages] == list(range(*store.bounds(topic, queue_id)))
+    return messages
+
+
+def bodies(store: Store, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in read_all(store, topic, queue_id)]

@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenq.broker.store.consumequeue import UNIT, ConsumeQueue
+
+FILE_UNITS = 4
+
+
+def make(directory: Path) -> ConsumeQueue:
+    return ConsumeQueue(directory, "orders", 0, FILE_UNITS)
+
+
+def offsets(queue: ConsumeQueue, start: int = 0, count: int = 100) -> list[int]:
+    return [log_offset for log_offset, _, _ in UNIT.iter_unpack(queue.units(start, count))]
+
+
+def test_a_unit_is_offset_size_and_tag_hash_as_java_stores_it(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    queue.append(0x1122334455667788, 0x99, -2)
+    queue.close()
+    stored = (tmp_path / f"{0:020d}").read_bytes()
+    assert stored[:20].hex() == "1122334455667788" + "00000099" + "fffffffffffffffe"
+    assert len(stored) == FILE_UNITS * 20
+
+
+def test_units_are_read_from_the_file_and_from_memory_as_one(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    for number in range(10):
+        queue.append(number * 100, 100, 0)
+        if number == 5:
+            queue.write_out()
+    assert offsets(queue) == [number * 100 for number in range(10)]
+    assert offsets(queue, 4, 4) == [400, 500, 600, 700]
+    assert offsets(queue, 7, 2) == [700, 800]
+    assert offsets(queue, 1, 2) == [100, 200]
+
+
+def test_the_end_is_found_again(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    for number in range(9):
+        queue.append(number * 100, 100, 0)
+    queue.close()
+    assert (make(tmp_path).min, make(tmp_path).max) == (0, 9)
+
+
+def test_the_end_is_found_where_a_file_is_exactly_full(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    for number in range(2 * FILE_UNITS):
+        queue.append(number, 1, 0)
+    queue.close()
+    assert make(tmp_path).max == 2 * FILE_UNITS
+
+
+@pytest.mark.parametrize("written", [0, 5, 9])
+@pytest.mark.parametrize("kept", range(10))
+def test_a_cut_forgets_messages_from_a_log_offset_on(tmp_path: Path, written: int, kept: int) -> None:
+    queue = make(tmp_path)
+    for number in range(9):
+        if number == written:
+            queue.write_out()
+        queue.append(number * 100, 100, 0)
+    if written == 9:
+        queue.write_out()
+    queue.cut(kept * 100)
+    assert queue.max == min(kept, 9)
+    queue.append(5000, 100, 7)
+    queue.close()
+    again = make(tmp_path)
+    assert offsets(again) == [*(number * 100 for number in range(min(kept, 9))), 5000]
+
+
+def test_a_queue_whose_beginning_is_gone_starts_where_it_is_told(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    queue.append(1, 1, 0)
+    queue.begin_at(10)
+    queue.append(70_000, 100, 0)
+    assert (queue.min, queue.max, queue.unit(10)) == (10, 11, (70_000, 100, 0))
+    queue.close()
+    again = make(tmp_path)
+    again.trim(65_536)
+    assert (again.min, again.max) == (10, 11)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{8 * 20:020d}"]
+
+
+def test_trimming_follows_the_log(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    for number in range(6):
+        queue.append(number * 100, 100, 0)
+    queue.trim(250)
+    assert queue.min == 3
+    queue.trim(10_000)
+    assert queue.min == queue.max == 6
+
+
+def test_a_queue_knows_where_it_ends_in_the_log(tmp_path: Path) -> None:
+    queue = make(tmp_path)
+    assert queue.log_end == 0
+    queue.append(300, 40, 0)
+    assert queue.log_end == 340
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(1, 40))
+def test_reads_do_not_depend_on_what_is_written_already(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], write_at: set[int], start: int, count: int
+) -> None:
+    queue = make(tmp_path_factory.mktemp("queue"))
+    model, log_offset = [], 0
+    for number, size in enumerate(sizes):
+        queue.append(log_offset, size, number)
+        model.append((log_offset, size, number))
+        log_offset += size
+        if number in write_at:
+            queue.write_out()
+    start = min(start, len(model))
+    assert list(UNIT.iter_unpack(queue.units(start, count))) == model[start : start + count]
+    queue.close()

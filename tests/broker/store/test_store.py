@@ -1,0 +1,168 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenq.broker.store.segments import Segment
+from evenq.broker.store.store import ReadStatus, Store
+from evenq.errors import ArgumentError
+from evenq.protocol.filters import tag_code
+from evenq.protocol.records import decode_messages
+from tests.broker.store.messages import HOST, LOG_FILE, bodies, incoming, open_store, read_all
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_message_comes_back_as_it_was_sent(store: Store) -> None:
+    stored = store.append(incoming("hello", tags="paid", queue_id=2))
+    (message,) = read_all(store, queue_id=2)
+    assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"hello", "paid", ("k",))
+    assert (message.queue_id, message.queue_offset, message.commit_log_offset) == (2, 0, stored.log_offset)
+    assert (message.born_host, message.store_host) == ("10.0.0.7:4711", HOST)
+    assert (message.born_timestamp, message.store_timestamp) == (1_699_999_999_000, 1_700_000_000_000)
+
+
+def test_offsets_count_by_queue(store: Store) -> None:
+    places = [store.append(incoming(str(number), queue_id=number % 2)).queue_offset for number in range(6)]
+    assert places == [0, 0, 1, 1, 2, 2]
+    assert store.bounds("orders", 0) == (0, 3)
+    assert store.bounds("orders", 9) == (0, 0)
+
+
+def test_a_batch_stands_together(store: Store) -> None:
+    store.append(incoming("before"))
+    stored = store.append_all([incoming(str(number)) for number in range(5)])
+    assert [place.queue_offset for place in stored] == [1, 2, 3, 4, 5]
+    assert bodies(store) == [b"before", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(store: Store) -> None:
+    store.append(incoming(b"x" * (LOG_FILE - 400)))
+    stored = store.append_all([incoming(b"y" * 100) for _ in range(3)])
+    assert stored[0].log_offset == LOG_FILE
+    assert len(bodies(store)) == 4
+
+
+def test_more_than_a_file_is_refused(store: Store) -> None:
+    with pytest.raises(ArgumentError, match="at most 4088 fit into one file"):
+        store.append(incoming(b"x" * LOG_FILE))
+    assert store.bounds("orders", 0) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "next_offset"),
+    [
+        (0, ReadStatus.FOUND, 3),
+        (2, ReadStatus.FOUND, 3),
+        (3, ReadStatus.AT_END, 3),
+        (4, ReadStatus.TOO_LARGE, 3),
+        (-1, ReadStatus.TOO_SMALL, 0),
+    ],
+)
+def test_a_read_says_where_to_go_on(store: Store, offset: int, status: ReadStatus, next_offset: int) -> None:
+    for number in range(3):
+        store.append(incoming(str(number)))
+    found = store.read("orders", 0, offset, 32, 1 << 20)
+    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (status, next_offset, 0, 3)
+    assert found.count == len(decode_messages(found.body))
+
+
+def test_a_queue_that_never_held_anything_is_empty(store: Store) -> None:
+    assert store.read("orders", 0, 0, 32, 1 << 20).status is ReadStatus.EMPTY
+
+
+def test_a_read_is_bounded_by_count_and_by_bytes_but_gives_one_message(store: Store) -> None:
+    for _ in range(10):
+        store.append(incoming(b"x" * 200))
+    size = len(store.read("orders", 0, 0, 1, 1).body)
+    assert store.read("orders", 0, 0, 4, 1 << 20).count == 4
+    assert store.read("orders", 0, 0, 32, 3 * size).count == 3
+    assert store.read("orders", 0, 0, 32, 3 * size - 1).count == 2
+    assert store.read("orders", 0, 0, 32, 1).count == 1
+
+
+def test_a_filter_skips_and_goes_on_behind_what_it_saw(store: Store) -> None:
+    for number in range(30):
+        store.append(incoming(str(number), tags="abc"[number % 3]))
+    found = store.read("orders", 0, 0, 4, 1 << 20, {tag_code("b")})
+    assert [message.body for message in decode_messages(found.body)] == [b"1", b"4", b"7", b"10"]
+    assert found.next_offset == 13
+    nothing = store.read("orders", 0, 5, 4, 1 << 20, {tag_code("z")})
+    assert (nothing.status, nothing.next_offset) == (ReadStatus.NO_MATCH, 30)
+
+
+def test_queues_that_mix_in_the_log_are_read_apart(store: Store) -> None:
+    for number in range(40):
+        store.append(incoming(b"%d" % number * 20, queue_id=number % 4))
+    assert store.log.end > LOG_FILE
+    for queue_id in range(4):
+        assert bodies(store, queue_id=queue_id) == [b"%d" % number * 20 for number in range(queue_id, 40, 4)]
+
+
+def test_offsets_are_found_by_time(tmp_path: Path) -> None:
+    now = [0.0]
+    store = Store(tmp_path, HOST, clock=lambda: now[0], log_file_size=LOG_FILE, queue_file_units=8)
+    for second in (10, 20, 20, 30):
+        now[0] = second
+        store.append(incoming("x"))
+    lower = {ms: store.offset_at("orders", 0, ms) for ms in (0, 10_000, 15_000, 20_000, 25_000, 30_000, 99_000)}
+    assert lower == {0: 0, 10_000: 0, 15_000: 1, 20_000: 1, 25_000: 3, 30_000: 3, 99_000: 4}
+    upper = {ms: store.offset_at("orders", 0, ms, upper=True) for ms in (0, 10_000, 20_000, 25_000, 99_000)}
+    assert upper == {0: 0, 10_000: 0, 20_000: 2, 25_000: 2, 99_000: 3}
+    assert [store.time_of("orders", 0, offset) for offset in (0, 3, 4)] == [10_000, 30_000, None]
+    store.close()
+
+
+def test_a_message_is_found_by_its_place_in_the_log(store: Store) -> None:
+    first, second = store.append(incoming("one")), store.append(incoming("two"))
+    message = store.message_at(second.log_offset)
+    assert message is not None
+    assert message.body == b"two"
+    assert store.message_at(first.log_offset + 1) is None
+    assert store.message_at(10**9) is None
+
+
+def test_settling_names_the_queues_that_got_something(store: Store) -> None:
+    store.append(incoming("a", queue_id=1))
+    store.append(incoming("b", queue_id=3))
+    store.append(incoming("c", queue_id=1))
+    assert list(store.settle()) == [("orders", 1), ("orders", 3)]
+    assert not store.settle()
+
+
+def test_a_full_disk_takes_back_what_it_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.append(incoming("kept"))
+    store.settle()
+
+    def full(self: Segment, at: int, data: memoryview) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "write", full)
+        store.append(incoming("lost"))
+        store.append(incoming("lost too", queue_id=1))
+        with pytest.raises(OSError, match="No space left"):
+            store.settle()
+    assert store.bounds("orders", 0) == (0, 1)
+    assert store.bounds("orders", 1) == (0, 0)
+    store.append(incoming("after"))
+    store.settle()
+    assert bodies(store) == [b"kept", b"after"]
+
+
+def test_a_deleted_topic_is_gone_and_starts_anew(store: Store, tmp_path: Path) -> None:
+    store.append(incoming("old"))
+    store.append(incoming("other", topic="bills"))
+    store.settle()
+    store.delete_topic("orders")
+    assert store.bounds("orders", 0) == (0, 0)
+    store.append(incoming("new"))
+    assert bodies(store) == [b"new"]
+    assert bodies(store, topic="bills") == [b"other"]
