@@ -37,6 +37,8 @@ class Buffer:
         # where nothing was stored yet, the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
         self.done = self.given = self.next_offset = start
+        self.locked_at = 0.0
+        self.committing = asyncio.Lock()
         self.dropped = False
         self.paused = False
         # counts how often the caller or the broker went elsewhere: what was shown before that is void

@@ -10,16 +10,42 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from evenq.client.remote import Remote, by_broker
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 
-__all__ = ["HandoverLocks"]
+__all__ = ["HandoverLocks", "Locks", "NoLocks"]
 
 log = logging.getLogger(__name__)
 
 ASKING = "ASKING"
+
+
+class Locks(Protocol):
+    """Locks on queues. ``owner`` is this member where none is named."""
+
+    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]: ...
+    async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]: ...
+    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]: ...
+    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None: ...
+
+
+class NoLocks:
+    """Every queue may be had by everybody, as in broadcasting."""
+
+    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
+        return set(queues)
+
+    async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        return set(queues), set()
+
+    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        return set(queues)
+
+    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
+        """Nothing was taken."""
 
 
 class HandoverLocks:
@@ -27,15 +53,37 @@ class HandoverLocks:
 
     def __init__(self, remote: Remote, group: str, client_id: str, address_of: Callable[[str], str]) -> None:
         self._remote = remote
+        self._group = group
         self._name = f"HANDOVER-{group}"
         self._client_id = client_id
         self._address_of = address_of
+
+    def in_order(self) -> None:
+        """Lock under the group's own name from now on, as Java's orderly members do: they and we exclude each other.
+
+        A group in order has no retries that such a lock could lead astray.
+        """
+        self._name = self._group
 
     async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
         """Try for all of them, one request a broker; gives those that are ours now. Renews what is ours already."""
         name = owner or self._client_id
         granted = await asyncio.gather(*(self._take(part, name) for part in by_broker(queues).values()))
         return set().union(*granted)
+
+    async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """Those that are still ours, and those that are not. Of a broker that does not answer nothing is known."""
+        kept: set[MessageQueue] = set()
+        lost: set[MessageQueue] = set()
+        for part in by_broker(queues).values():
+            try:
+                granted = await self._lock(part, self._client_id)
+            except RemoteError as error:
+                log.warning("locks on %d queues of %s were not renewed: %s", len(part), part[0].broker, error)
+                continue
+            kept |= granted
+            lost |= set(part) - granted
+        return kept, lost
 
     async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Those that nobody holds. A broker cannot be asked that, so each is locked in a name that all members use
@@ -51,10 +99,13 @@ class HandoverLocks:
 
     async def _take(self, queues: list[MessageQueue], owner: str) -> set[MessageQueue]:
         try:
-            return await self._remote.lock(self._address_of(queues[0].broker), self._name, owner, queues)
+            return await self._lock(queues, owner)
         except RemoteError as error:
             log.warning("no hand-over lock on %d queues of %s: %s", len(queues), queues[0].broker, error)
             return set()
+
+    async def _lock(self, queues: list[MessageQueue], owner: str) -> set[MessageQueue]:
+        return await self._remote.lock(self._address_of(queues[0].broker), self._name, owner, queues)
 
     async def _release(self, queues: list[MessageQueue], owner: str) -> None:
         try:

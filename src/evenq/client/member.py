@@ -10,25 +10,26 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import Generic
 
 from evenq.balance import StrategyLike
-from evenq.client.handover import HandoverLocks
-from evenq.client.holding import Holding
+from evenq.client.handover import HandoverLocks, Locks, NoLocks
+from evenq.client.holding import H
+from evenq.client.offsets import BrokerOffsets, Offsets, commit, commit_all
 from evenq.client.ownership import Ownership
 from evenq.client.rebalance import Rebalancer
 from evenq.client.session import Session
-from evenq.client.settings import FlowControl
-from evenq.client.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares
+from evenq.client.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares, WholeShares
 from evenq.client.starting import StartingPoint
-from evenq.client.starts import Starts
+from evenq.client.starts import Start
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import ConsumerData, Subscription
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
-from evenq.protocol.filters import subscription
+from evenq.protocol.filters import TAG, subscription
 
-__all__ = ["Member"]
+__all__ = ["Member", "checked_group"]
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +38,18 @@ COMMIT_AT_MOST_EVERY = 0.1
 COMMITS_PER_SECOND = 250
 
 
-class Member:
-    """One member. ``started`` is called with every queue that it comes to hold."""
+def checked_group(group: str) -> str:
+    if not group or group.split() != [group]:
+        raise ArgumentError("group", group, "give the name of a consumer group, without spaces")
+    return group
+
+
+class Member(Generic[H]):
+    """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold.
+
+    ``pushed`` members are handed their messages and give back what failed; the others ask for them. ``offsets`` are
+    the brokers' unless given; ``broadcasting`` members take every queue.
+    """
 
     def __init__(
         self,
@@ -47,57 +58,79 @@ class Member:
         *,
         strategy: StrategyLike,
         begin: str | datetime,
-        limits: FlowControl,
-        started: Callable[[Holding], None],
+        hold: Callable[[MessageQueue, Start], H],
+        started: Callable[[H], None],
+        pushed: bool = True,
+        broadcasting: bool = False,
+        offsets: Offsets | None = None,
     ) -> None:
-        if not group or group.split() != [group]:
-            raise ArgumentError("group", group, "give the name of a consumer group, without spaces")
         self.session = session
-        self.group = group
+        self.group = checked_group(group)
+        self._pushed = pushed
+        self._broadcasting = broadcasting
         self._starting = StartingPoint.of(begin)
-        self._starts = Starts(session, group, self._starting)
-        self._limits = limits
+        self._offsets = offsets or BrokerOffsets(session, group, self._starting)
+        self._hold = hold
         self._subscriptions: dict[str, Subscription] = {}
+        self._joined = False
         locks = HandoverLocks(session.remote, group, session.client_id, session.routes.master_of)
+        self._locks: Locks = NoLocks() if broadcasting else locks
         self._ownership = owner = Ownership(
-            session, locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
+            session, self._locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
         )
         self._shares: Shares
-        if strategy == STICKY:
+        if broadcasting:
+            self._shares = WholeShares()
+        elif strategy == STICKY:
             self._shares = ClaimedShares(
                 locks, group, session.client_id, owner.leave, lambda: owner.leaving, lambda: owner.queues
             )
         else:
             self._shares = ComputedShares(strategy, group, session.client_id)
         self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
-        self.subscribe(RETRY_PREFIX + group, "*")
+        if pushed and not broadcasting:
+            self.subscribe(RETRY_PREFIX + group, "*")
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues held now, in Java's order, without those of the group's retry topic."""
         return [queue for queue in self._ownership.queues if not queue.topic.startswith(RETRY_PREFIX)]
 
-    def subscribe(self, topic: str, expression: str) -> None:
-        self._subscriptions[topic] = subscription(topic, expression, version=time.time_ns() // 1_000_000)
-        self.rebalancer.soon()
+    @property
+    def holdings(self) -> list[H]:
+        return self._ownership.holdings
+
+    def subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
+        self._subscriptions[topic] = subscription(
+            topic, expression, version=time.time_ns() // 1_000_000, expression_type=expression_type
+        )
+        if self._joined:
+            self.session.spawn(self._tell(topic))
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        return list(self._subscriptions.values())
 
     def subscription(self, topic: str) -> Subscription:
         return self._subscriptions[topic]
 
+    def in_order(self) -> None:
+        """Consume in order: a queue is read under the broker's lock of the group's own name, and never without it."""
+        if isinstance(self._locks, HandoverLocks):
+            self._locks.in_order()
+            self._ownership.in_order = True
+
     async def join(self) -> None:
         """Tell the brokers, and begin to rebalance. Returns when every broker that could be reached knows."""
-        if len(self._subscriptions) == 1:
+        if all(topic.startswith(RETRY_PREFIX) for topic in self._subscriptions):
             raise StateError("no topic is subscribed: call subscribe(topic) first")
+        self._joined = True
         session = self.session
         session.consuming(self._heartbeat)
         session.on(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
         session.routes.on_change.append(lambda old, new: self.rebalancer.soon())
-        for topic in self._subscriptions:
-            try:
-                await session.routes.get(topic)
-            except RemoteError as error:
-                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
-                log.log(level, "topic %s cannot be read yet: %s", topic, error)
+        for topic in list(self._subscriptions):
+            await self._find_route(topic)
         await session.beat()
         session.spawn(self._commit_for_ever())
         session.spawn(session.every(session.intervals.renew_locks, self._renew))
@@ -109,29 +142,32 @@ class Member:
         await self._ownership.give_up_all()
         await self._shares.give_up()
 
-    async def commit(self, holding: Holding) -> None:
-        """Store how far the queue is, and wait for the broker's answer. Never backwards.
-
-        One commit of a queue at a time: a broker handles requests side by side, and of two under way the lower
-        might be stored last.
-        """
-        async with holding.committing:
-            offset = holding.progress.committable
-            if offset > holding.committed:
-                address = self.session.routes.address_of(holding.queue)
-                await self.session.remote.commit(address, self.group, holding.queue, offset)
-                holding.committed = offset
+    async def commit(self, holding: H) -> None:
+        """Store how far the queue is, and wait for the answer. Never backwards."""
+        await commit(self._offsets, holding)
 
     async def commit_all(self) -> None:
-        outcomes = await asyncio.gather(*map(self.commit, self._ownership.holdings), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                log.warning("an offset of group %s was not committed: %s", self.group, outcome)
+        await commit_all(self._offsets, self._ownership.holdings)
 
-    async def _begin(self, queues: Collection[MessageQueue]) -> list[Holding]:
+    async def _tell(self, topic: str) -> None:
+        """The brokers learn of a new subscription, those that have its topic among them."""
+        await self._find_route(topic)
+        await self.session.beat()
+        self.rebalancer.soon()
+
+    async def _find_route(self, topic: str) -> None:
+        try:
+            await self.session.routes.get(topic)
+        except RemoteError as error:
+            level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+            log.log(level, "topic %s cannot be read yet: %s", topic, error)
+
+    async def _begin(self, queues: Collection[MessageQueue]) -> list[H]:
         """The holdings of queues that are ours now. One whose offset cannot be read is left out, to be tried again."""
-        starts = await self._starts.find(queues, until_still=self.rebalancer.mixed)
-        return [Holding(queue, start.offset, self._limits, stored=start.is_stored) for queue, start in starts.items()]
+        # in order, Java members too take the lock and let it go when they have committed
+        until_still = self.rebalancer.mixed and not self._ownership.in_order
+        starts = await self._offsets.find(queues, until_still=until_still)
+        return [self._hold(queue, start) for queue, start in starts.items()]
 
     async def _renew(self) -> None:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())
@@ -152,7 +188,8 @@ class Member:
     def _heartbeat(self) -> ConsumerData:
         return ConsumerData(
             group_name=self.group,
-            message_model=MessageModel.CLUSTERING.value,
+            consume_type="CONSUME_PASSIVELY" if self._pushed else "CONSUME_ACTIVELY",
+            message_model=(MessageModel.BROADCASTING if self._broadcasting else MessageModel.CLUSTERING).value,
             consume_from_where=self._starting.where.value,
             subscription_data_set=list(self._subscriptions.values()),
         )

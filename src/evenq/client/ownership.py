@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Generic
 
 from evenq.balance import Plan
-from evenq.client.handover import HandoverLocks
-from evenq.client.holding import Holding
+from evenq.client.handover import Locks
+from evenq.client.holding import LOCK_LOST, H
 from evenq.client.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
@@ -36,7 +37,7 @@ ALONE_LIMIT = 1.0
 UNLOCK_TOGETHER = 0.003
 
 
-class Ownership:
+class Ownership(Generic[H]):
     """Carries plans out.
 
     ``begin`` makes the holdings of queues that are locked, those that it can; ``ended`` is called when one is gone.
@@ -45,11 +46,11 @@ class Ownership:
     def __init__(
         self,
         session: Session,
-        locks: HandoverLocks,
-        begin: Callable[[Collection[MessageQueue]], Awaitable[Collection[Holding]]],
-        commit: Callable[[Holding], Awaitable[None]],
+        locks: Locks,
+        begin: Callable[[Collection[MessageQueue]], Awaitable[Collection[H]]],
+        commit: Callable[[H], Awaitable[None]],
         *,
-        started: Callable[[Holding], None],
+        started: Callable[[H], None],
         ended: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,16 +63,18 @@ class Ownership:
         self._clock = clock
         # wanted since when
         self._wanted: dict[MessageQueue, float] = {}
-        self._held: dict[MessageQueue, Holding] = {}
+        self._held: dict[MessageQueue, H] = {}
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None
         self._alone = False
+        # whether a queue without a lock must not be read at all
+        self.in_order = False
         # queues that have been left and are about to be unlocked, and the event that says so
         self._unlocking: list[MessageQueue] = []
         self._unlocked = asyncio.Event()
 
     @property
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[H]:
         return list(self._held.values())
 
     @property
@@ -114,11 +117,17 @@ class Ownership:
 
     async def renew(self) -> None:
         """Keep the locks of what we hold or are still letting go."""
-        ours = [*self._held, *self._leaving]
-        if ours:
-            kept = await self._locks.take(ours)
-            for queue in set(self._held) - kept:
-                log.warning("the hand-over lock on %s was not renewed: another member may begin to read it", queue)
+        now = self._clock()
+        kept, lost = await self._locks.renew([*self._held, *self._leaving])
+        for queue, holding in self._held.items():
+            if queue in kept:
+                holding.locked_at = now
+            elif queue in lost:
+                holding.locked_at = LOCK_LOST
+                log.warning("the lock on %s was not renewed: another member has it, and may begin to read it", queue)
+        if self.in_order:
+            # taken anew when the lock can be had again, at the offset where the other one will be then
+            self.leave([queue for queue in self._held if queue in lost])
 
     async def give_up_all(self) -> None:
         """Let everything go, properly, and wait for it."""
@@ -130,34 +139,44 @@ class Ownership:
         """Ask for the locks of all wanted queues until each is held or no longer wanted."""
         while self._wanted:
             asked = dict(self._wanted)
+            now = self._clock()
             granted = await self._locks.take(asked)
-            limit = ALONE_LIMIT if self._alone else CLAIM_LIMIT
-            late = {queue for queue, since in asked.items() if self._clock() - since > limit} - granted
-            for queue in late:
-                log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
-            await self._take(granted | late)
+            await self._take(granted | self._late(asked, granted), now)
             if self._wanted:
                 await asyncio.sleep(CLAIM_PAUSE)
 
-    async def _take(self, locked: set[MessageQueue]) -> None:
+    def _late(self, asked: Mapping[MessageQueue, float], granted: set[MessageQueue]) -> set[MessageQueue]:
+        """The queues whose locks were waited for long enough: better twice than not at all, unless in order."""
+        if self.in_order:
+            return set()
+        limit = ALONE_LIMIT if self._alone else CLAIM_LIMIT
+        late = {queue for queue, since in asked.items() if self._clock() - since > limit} - granted
+        for queue in late:
+            log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
+        return late
+
+    async def _take(self, locked: set[MessageQueue], now: float) -> None:
         """Begin with the queues whose locks are ours; what was lost meanwhile is let go again."""
         for holding in await self._begin([queue for queue in locked if queue in self._wanted]):
             if self._wanted.pop(holding.queue, None) is not None:
+                holding.locked_at = now
                 self._held[holding.queue] = holding
                 self._started(holding)
         await self._locks.release(locked - self._held.keys() - self._wanted.keys())
 
-    async def _leave(self, holding: Holding) -> None:
+    async def _leave(self, holding: H) -> None:
         holding.drop()
         if not await holding.drained(self._session.timeouts.drain):
             log.warning(
                 "%s is let go while %d messages are still being consumed after %.0f s: they will be seen twice",
                 holding.queue,
-                holding.progress.count,
+                holding.in_hand,
                 self._session.timeouts.drain,
             )
         try:
-            await self._commit(holding)
+            if not (self.in_order and holding.locked_at == LOCK_LOST):
+                # else another member may be further on by now
+                await self._commit(holding)
         except RemoteError as error:
             log.warning("the last offset of %s was not committed: %s", holding.queue, error)
         await self._unlock(holding.queue)

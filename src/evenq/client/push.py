@@ -20,6 +20,7 @@ from evenq.client.pulling import QueueReader
 from evenq.client.session import Session
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.client.shares import RETRY_PREFIX
+from evenq.client.starts import Start
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageQueue, MessageView, Property
 from evenq.protocol.headers import SendBack
@@ -68,6 +69,7 @@ class PushConsumer:
             if value < 1:
                 raise ArgumentError(name, value, "give at least 1")
         self.group = group
+        self._limits = flow_control or FlowControl()
         self._lanes = concurrency
         self._max_retries = max_retries
         self._session = Session(namesrv, instance=instance, timeouts=timeouts, intervals=intervals)
@@ -76,7 +78,7 @@ class PushConsumer:
             group,
             strategy=strategy,
             begin=begin,
-            limits=flow_control or FlowControl(),
+            hold=self._hold,
             started=self._started,
         )
         self._dispatcher = Dispatcher(self._deliver, concurrency, batch)
@@ -145,8 +147,11 @@ class PushConsumer:
     ) -> None:
         await self.close()
 
+    def _hold(self, queue: MessageQueue, start: Start) -> Holding:
+        return Holding(queue, start.offset, self._limits, stored=start.is_stored)
+
     def _started(self, holding: Holding) -> None:
-        self._session.spawn(self._reader.read(holding))
+        holding.reader = self._session.spawn(self._reader.read(holding))
 
     async def _deliver(self, holding: Holding, batch: list[MessageView]) -> None:
         assert self._listener is not None

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from evenq.balance import StrategyLike, as_strategy
 from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Take, is_made_up, turn
-from evenq.client.handover import HandoverLocks
+from evenq.client.handover import Locks
 from evenq.client.routes import Route
 from evenq.model import MessageQueue
 
-__all__ = ["RETRY_PREFIX", "STICKY", "ClaimedShares", "ComputedShares", "Shares"]
+__all__ = ["RETRY_PREFIX", "STICKY", "ClaimedShares", "ComputedShares", "Shares", "WholeShares"]
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,23 @@ class ComputedShares:
         return self._strategy.allocate(self._group, self._me, sorted(route.readable), list(members))
 
 
+class WholeShares:
+    """``BROADCASTING``: every member takes every queue."""
+
+    settled = True
+
+    async def targets(
+        self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
+    ) -> dict[str, list[MessageQueue]]:
+        return {route.topic: sorted(route.readable) for route in routes if route.readable}
+
+    async def renew(self) -> None:
+        """Nothing is held beside the queues."""
+
+    async def give_up(self) -> None:
+        """Nothing is held beside the queues."""
+
+
 class ClaimedShares:
     """``STICKY``: members claim queues by their hand-over locks, all topics together, and keep what they have.
 
@@ -70,7 +87,7 @@ class ClaimedShares:
 
     def __init__(
         self,
-        locks: HandoverLocks,
+        locks: Locks,
         group: str,
         me: str,
         leave: Callable[[Iterable[MessageQueue]], None],
