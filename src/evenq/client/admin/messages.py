@@ -51,7 +51,7 @@ class Messages(Topics):
         end: datetime | None = None,
         limit: int = 32,
     ) -> tuple[MessageView, ...]:
-        """Messages with this key, the oldest first, at most ``limit``; stored from ``begin`` to ``end`` if given.
+        """The newest messages with this key, at most ``limit``, the oldest first; from ``begin`` to ``end`` if given.
 
         Keys are indexed a moment after the message is stored.
         """
@@ -67,7 +67,7 @@ class Messages(Topics):
             )
         )
         # the index holds hashes only: others may come along
-        return tuple(message for message in found if key in message.keys)[:limit]
+        return tuple(message for message in found if key in message.keys)[-limit:]
 
     async def messages_by_unique_key(self, topic: str, unique_key: str) -> tuple[MessageView, ...]:
         """Messages with this id of the producer (``msg_id`` of a receipt): one, or more where a send was retried."""
