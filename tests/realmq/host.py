@@ -6,7 +6,7 @@ import itertools
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -174,6 +174,11 @@ class JavaHost:
         if printed.err:
             raise JavaError(f"mqadmin {' '.join(arguments)}: {printed.err}{printed.out}")
         return printed.out
+
+    def sql(self, expressions: Sequence[str], messages: Sequence[Mapping[str, str]]) -> list[list[bool] | None]:
+        """For each SQL92 expression whether the Java broker lets each message through, by its properties; None for an
+        expression that it refuses."""
+        return self.ask("sql", list[list[bool] | None], expressions=expressions, messages=messages)
 
     def stop_clients(self) -> None:
         """Stop every client in good order; the JVM is free for others then."""

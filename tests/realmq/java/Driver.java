@@ -17,8 +17,9 @@ import java.util.concurrent.Executors;
  *
  * <p>In, one JSON object a line: {@code {"id": 1, "do": "start", "kind": "push", "actor": "c1", …}} makes an actor,
  * {@code {"id": 2, "do": "assignment", "actor": "c1"}} tells it something, {@code {"id": 3, "do": "mqadmin", "arguments": […]}}
- * runs the admin tool. Out, one JSON object a line: a reply or a failure for each command (in the order in which they end),
- * and the messages that consumers get. The end of the input ends the JVM at once, as a crash would.
+ * runs the admin tool, {@code {"id": 4, "do": "sql", …}} tries filters. Out, one JSON object a line: a reply or a failure
+ * for each command (in the order in which they end), and the messages that consumers get. The end of the input ends the
+ * JVM at once, as a crash would.
  */
 public final class Driver {
     private interface Kind {
@@ -68,6 +69,8 @@ public final class Driver {
         switch (verb) {
             case "mqadmin":
                 return admin.run(id, command.getJSONArray("arguments").toArray(String.class));
+            case "sql":
+                return Sql.matches(command);
             case "start":
                 Actor started = KINDS.get(command.getString("kind")).start(command, wire);
                 actors.put(name, started);
