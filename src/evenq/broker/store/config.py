@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from evenq.broker.store.files import read_or_backup, replace_file
 from evenq.errors import ProtocolError, StateError
-from evenq.protocol.bodies import Body, GroupConfigTable, OffsetTable, TopicConfigTable
+from evenq.protocol.bodies import Body, DelayOffsetTable, GroupConfigTable, OffsetTable, TopicConfigTable
 
 __all__ = ["ConfigFiles"]
 
@@ -15,8 +15,8 @@ B = TypeVar("B", bound=Body)
 
 
 class ConfigFiles:
-    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``: each is replaced whole, the last one
-    before it stays as ``.bak``."""
+    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``: each is replaced
+    whole, the last one before it stays as ``.bak``."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -45,6 +45,12 @@ class ConfigFiles:
     def save_offsets(self, table: dict[tuple[str, str], dict[int, int]]) -> None:
         flat = {f"{topic}@{group}": queues for (topic, group), queues in table.items()}
         self._save("consumerOffset.json", OffsetTable(offset_table=flat))
+
+    def load_delay_offsets(self) -> DelayOffsetTable:
+        return self._load("delayOffset.json", DelayOffsetTable) or DelayOffsetTable()
+
+    def save_delay_offsets(self, table: DelayOffsetTable) -> None:
+        self._save("delayOffset.json", table)
 
     def _load(self, name: str, kind: type[B]) -> B | None:
         path = self._directory / name

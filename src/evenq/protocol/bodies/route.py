@@ -14,6 +14,7 @@ __all__ = [
     "BrokerMembersBody",
     "ClusterInfo",
     "DataVersion",
+    "DelayOffsetTable",
     "GroupConfig",
     "GroupConfigTable",
     "GroupNames",
@@ -169,6 +170,13 @@ class OffsetTable(Body):
     """All offsets of a broker, by ``topic@group`` and queue id (43), also ``config/consumerOffset.json``."""
 
     offset_table: dict[str, dict[int, int]] = {}
+    data_version: DataVersion | None = msgspec.field(default_factory=DataVersion)
+
+
+class DelayOffsetTable(Body):
+    """How far a broker has delivered its delayed messages, by delay level (45), also ``config/delayOffset.json``."""
+
+    offset_table: dict[int, int] = {}
     data_version: DataVersion | None = msgspec.field(default_factory=DataVersion)
 
 

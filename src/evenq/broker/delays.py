@@ -1,0 +1,97 @@
+"""Messages that wait at a delay level, and their delivery when they are due.
+
+Each level has a queue of its own, in which the first message is always the first one due. How far each queue is
+delivered stands in ``config/delayOffset.json``, as with the Java broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from evenq.broker.intake import POSTPONING, stored_again
+from evenq.broker.store.levels import SCHEDULE_TOPIC
+from evenq.broker.store.store import Store
+from evenq.model import MessageView, Property
+from evenq.protocol.bodies import DataVersion, DelayOffsetTable
+
+__all__ = ["DelayedMessages"]
+
+log = logging.getLogger(__name__)
+
+
+class DelayedMessages:
+    """Delivers what is due at each level. ``settle`` makes what was appended to the store last, and tells who waits."""
+
+    def __init__(self, store: Store, clock: Callable[[], float], settle: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settle = settle
+        saved = store.config.load_delay_offsets()
+        self._offsets = dict(saved.offset_table)
+        self._version = saved.data_version or DataVersion()
+        self._saved = self._version
+        store.save_with_checkpoints(self._saver)
+
+    def deliver(self, limit: int = 1000) -> bool:
+        """Deliver what is due now, at most ``limit`` messages; whether more of it may be left."""
+        left = limit
+        reached = {}
+        for level in range(1, self._store.levels.highest + 1):
+            start = self._offset(level)
+            offset = self._deliver_level(level, start, left)
+            if offset > start:
+                reached[level] = offset
+                left -= offset - start
+        if reached:
+            self._settle()
+            self._offsets |= reached
+            self._version = self._version.next(int(self._clock() * 1000))
+        return left <= 0
+
+    def _offset(self, level: int) -> int:
+        """The first message of a level that is not delivered."""
+        low, high = self._store.bounds(SCHEDULE_TOPIC, level - 1)
+        return max(low, min(self._offsets.get(level, 0), high))
+
+    def _deliver_level(self, level: int, offset: int, limit: int) -> int:
+        """Deliver what is due at a level from ``offset`` on; the offset of what is next."""
+        queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
+        now = int(self._clock() * 1000)
+        latest = now + self._store.levels.delay(level)
+        while offset < queue.max and limit > 0:
+            position, _, due = queue.unit(offset)
+            # nothing can be due later than a message of now: such a time is from a clock that was wrong
+            if now < due <= latest:
+                break
+            if position not in self._store.sources:
+                self._deliver_one(position)
+            offset += 1
+            limit -= 1
+        return offset
+
+    def _deliver_one(self, position: int) -> None:
+        message = self._store.message_at(position)
+        real = _real_queue(message) if message else None
+        if message is None or real is None:
+            log.warning("the delayed message at %d of the log cannot be delivered: it is damaged", position)
+            return
+        properties = {name: value for name, value in message.properties.items() if name not in POSTPONING}
+        self._store.append(stored_again(message, *real, properties))
+
+    def _saver(self) -> Callable[[], None]:
+        version = self._version
+        table = DelayOffsetTable(offset_table=dict(self._offsets), data_version=version)
+
+        def save() -> None:
+            if version != self._saved:
+                self._store.config.save_delay_offsets(table)
+                self._saved = version
+
+        return save
+
+
+def _real_queue(message: MessageView) -> tuple[str, int] | None:
+    """Where a waiting message belongs."""
+    topic, queue_id = message.properties.get(Property.REAL_TOPIC), message.properties.get(Property.REAL_QUEUE_ID, "")
+    return (topic, int(queue_id)) if topic and queue_id.isdecimal() else None

@@ -1,0 +1,115 @@
+"""The way into the store: a message goes to its own queue, or to one where it waits until it is due.
+
+A delay level (``DELAY``) puts it into the queue of that level, a time (``TIMER_…``) into the queue of the timers; it
+takes its real topic and queue with it as properties. :mod:`evenq.broker.delays` and :mod:`evenq.broker.timers` fetch it
+from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from evenq.broker.server import Refusal
+from evenq.broker.store.levels import SCHEDULE_TOPIC
+from evenq.broker.store.lineage import made_of
+from evenq.broker.store.store import Incoming, Store, Stored
+from evenq.model import MessageView, Property
+from evenq.protocol.codes import ResponseCode
+from evenq.protocol.properties import encode_properties
+
+__all__ = ["POSTPONING", "TIMER_OUT", "TIMER_PRECISION", "TIMER_TOPIC", "Intake", "stored_again"]
+
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+TIMER_OUT = "TIMER_OUT_MS"
+TIMER_PRECISION = 1000
+_LONGEST_TIMER = 3 * 86_400_000
+
+# In the order in which the Java broker looks for them, with the milliseconds of one unit; the last is a point in time.
+_TIMERS = {Property.TIMER_DELAY_SEC: 1000, Property.TIMER_DELAY_MS: 1, Property.TIMER_DELIVER_MS: 1}
+
+# A message with none of these properties goes to its own queue.
+POSTPONING = frozenset({Property.DELAY, *_TIMERS})
+
+# What all properties may have in a record, less what is added on the way to the real queue.
+_LONGEST_PROPERTIES = 0x7FFF - 64
+
+
+class Intake:
+    """Puts messages into a store, now or for later."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def put(self, message: Incoming, properties: Mapping[str, str]) -> Stored:
+        """Store a message with these ``properties``, which take the place of its own."""
+        level = _number(properties, Property.DELAY) if Property.DELAY in properties else 0
+        if level > 0:
+            return self._put_at_level(message, properties, min(level, self._store.levels.highest))
+        due = self._due(properties)
+        if due is not None:
+            return self._put_timer(message, properties, due)
+        return self._store.append(message._replace(properties=encode_properties(properties)))
+
+    def _put_at_level(self, message: Incoming, properties: Mapping[str, str], level: int) -> Stored:
+        kept = {name: value for name, value in properties.items() if name not in _TIMERS}
+        return self._park(message, kept | {Property.DELAY: str(level)}, SCHEDULE_TOPIC, level - 1)
+
+    def _put_timer(self, message: Incoming, properties: Mapping[str, str], due: int) -> Stored:
+        # Whole seconds, as the Java broker has it: that one is over when the message is due.
+        out = (due - 1) // TIMER_PRECISION * TIMER_PRECISION
+        return self._park(message, {**properties, TIMER_OUT: str(out)}, TIMER_TOPIC, 0)
+
+    def _due(self, properties: Mapping[str, str]) -> int | None:
+        """When the message is due by its timer; None for now."""
+        asked = next((name for name in _TIMERS if name in properties), None)
+        # what a timer has delivered keeps its properties
+        if asked is None or TIMER_OUT in properties:
+            return None
+        now = int(self._clock() * 1000)
+        due = _number(properties, asked) * _TIMERS[asked]
+        if asked != Property.TIMER_DELIVER_MS:
+            due += now
+        if due - now > _LONGEST_TIMER:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"timer message illegal, the delay time should not be bigger than the max delay {_LONGEST_TIMER}ms",
+            )
+        return due if due > now else None
+
+    def _park(self, message: Incoming, properties: Mapping[str, str], topic: str, queue_id: int) -> Stored:
+        real = {Property.REAL_TOPIC: message.topic, Property.REAL_QUEUE_ID: str(message.queue_id)}
+        text = encode_properties({**properties, **real})
+        if len(text.encode()) > _LONGEST_PROPERTIES:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties of a message that waits may have {_LONGEST_PROPERTIES} bytes with its real topic",
+            )
+        return self._store.append(message._replace(topic=topic, queue_id=queue_id, properties=text))
+
+
+def _number(properties: Mapping[str, str], name: str) -> int:
+    try:
+        return int(properties[name])
+    except ValueError:
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL, f"the property {name} is {properties[name]!r}: it must be a whole number"
+        ) from None
+
+
+def stored_again(message: MessageView, topic: str, queue_id: int, properties: Mapping[str, str]) -> Incoming:
+    """A message that was read ``as_stored``, to be stored once more: elsewhere, with other properties. Its record
+    names the one it was made of."""
+    return Incoming(
+        topic,
+        queue_id,
+        message.body,
+        encode_properties(properties),
+        properties.get(Property.TAGS),
+        message.born_timestamp,
+        message.born_host,
+        message.flag,
+        message.sys_flag,
+        message.reconsume_times,
+        made_of(message.commit_log_offset),
+    )

@@ -1,0 +1,73 @@
+"""Stores under a clock that tests move, and the two ways in which a broker ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from evenq.broker.intake import Intake
+from evenq.broker.store.levels import DEFAULT_LEVELS, DelayLevels
+from evenq.broker.store.store import Incoming, Store, Stored
+from evenq.protocol.properties import decode_properties, encode_properties
+
+__all__ = ["Hand", "OpenStore", "message"]
+
+HOST = "127.0.0.1:10911"
+
+
+class Hand:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    @property
+    def ms(self) -> int:
+        return int(self.now * 1000)
+
+
+class OpenStore:
+    """A store with its intake, which can be opened again after a clean end or a kill."""
+
+    def __init__(self, directory: Path, clock: Callable[[], float], levels: DelayLevels = DEFAULT_LEVELS) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.levels = levels
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store(
+            self.directory, HOST, clock=self.clock, log_file_size=1 << 18, queue_file_units=256, levels=self.levels
+        )
+        self.intake = Intake(self.store, self.clock)
+
+    def settle(self) -> None:
+        self.store.settle()
+
+    def put(self, incoming: Incoming) -> Stored:
+        stored = self.intake.put(incoming, decode_properties(incoming.properties))
+        self.store.settle()
+        return stored
+
+    def checkpoint(self) -> None:
+        """What a broker does twice a second."""
+        self.store.checkpoint()()
+
+    def end(self) -> None:
+        self.store.close()
+
+    def kill(self) -> None:
+        """End as SIGKILL does: go on with what the system has now, in a copy of it."""
+        copy = self.directory.with_name(f"{self.directory.name}+")
+        shutil.copytree(self.directory, copy)
+        self.store.close()
+        self.directory = copy
+
+
+def message(body: bytes, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None, **more: str) -> Incoming:
+    properties = encode_properties({"KEYS": "k"} | ({"TAGS": tags} if tags else {}) | more)
+    return Incoming(topic, queue_id, body, properties, tags, 1_699_999_999_000, "10.0.0.7:4711")
