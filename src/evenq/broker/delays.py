@@ -29,9 +29,24 @@ class DelayedMessages:
         self._settle = settle
         saved = store.config.load_delay_offsets()
         self._offsets = dict(saved.offset_table)
-        self._version = saved.data_version or DataVersion()
-        self._saved = self._version
+        self._version = self._saved = saved.data_version or DataVersion()
+        self._reach(self._delivered())
         store.save_with_checkpoints(self._saver)
+
+    def _delivered(self) -> dict[int, int]:
+        """How far levels were delivered before a kill, where that was not saved any more."""
+        reached: dict[int, int] = {}
+        for position in self._store.sources:
+            message = self._store.message_at(position)
+            if message is not None and message.topic == SCHEDULE_TOPIC:
+                level = message.queue_id + 1
+                reached[level] = max(reached.get(level, self._offset(level)), message.queue_offset + 1)
+        return reached
+
+    def _reach(self, offsets: dict[int, int]) -> None:
+        if offsets.items() - self._offsets.items():
+            self._offsets |= offsets
+            self._version = self._version.next(int(self._clock() * 1000))
 
     def deliver(self, limit: int = 1000) -> bool:
         """Deliver what is due now, at most ``limit`` messages; whether more of it may be left."""
@@ -45,8 +60,7 @@ class DelayedMessages:
                 left -= offset - start
         if reached:
             self._settle()
-            self._offsets |= reached
-            self._version = self._version.next(int(self._clock() * 1000))
+            self._reach(reached)
         return left <= 0
 
     def _offset(self, level: int) -> int:
@@ -64,8 +78,7 @@ class DelayedMessages:
             # nothing can be due later than a message of now: such a time is from a clock that was wrong
             if now < due <= latest:
                 break
-            if position not in self._store.sources:
-                self._deliver_one(position)
+            self._deliver_one(position)
             offset += 1
             limit -= 1
         return offset
