@@ -7,6 +7,7 @@
 | ``any_cluster`` | both, one after the other: a test of a client runs twice |
 | ``java`` | a JVM for Java clients and ``mqadmin``, one for the whole run; its clients are stopped after the test |
 | ``own_java`` | makes further JVMs, for clients that are to be killed; they end with the test |
+| ``spark`` | a Spark session, ``local[2]``, one for the whole run |
 | ``topic``, ``group`` | names that no other test has |
 
 A test that stops brokers makes a cluster of its own; one that needs its topic on all brokers from the start creates it
@@ -18,11 +19,13 @@ it needs is missing, unless its mark stands in ``EVENQ_REQUIRE`` (``EVENQ_REQUIR
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 from hypothesis import settings
@@ -33,6 +36,9 @@ from tests.realmq import JavaHost, RealCluster, Unavailable
 # How long an example takes depends on what else the machine does.
 settings.register_profile("evenq", deadline=None)
 settings.load_profile("evenq")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUITES = ("interop", "spark")
 _INTEROP_FIXTURES = {"real_cluster", "java", "own_java"}
@@ -85,6 +91,32 @@ def _or_skip(make: Callable[[], T]) -> T:
         return make()
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+# Spark
+
+
+_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for the run. Its Python workers are this Python, which has evenq."""
+    sql = pytest.importorskip("pyspark.sql", reason="PySpark is missing: install evenq[spark]")
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("Java is missing: install Java 17 or later")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = sql.SparkSession.builder.master("local[2]").config(map=_SPARK).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
 
 
 # Names

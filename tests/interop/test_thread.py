@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.balance import assign
@@ -13,11 +14,16 @@ from tests.clusters import AnyCluster, create_topic
 from tests.realmq import JavaHost
 from tests.waiting import wait_until
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 COUNT = 10_000
 QUEUES = 8
 
 
-def test_python_and_java_members_share_a_topic(any_cluster: AnyCluster, java: JavaHost, topic: str, group: str) -> None:
+def test_python_and_java_members_share_a_topic(
+    any_cluster: AnyCluster, java: JavaHost, spark: SparkSession, topic: str, group: str
+) -> None:
     namesrv = any_cluster.namesrv
     create_topic(namesrv, topic, queues=QUEUES)
     lock = threading.Lock()
@@ -66,3 +72,6 @@ def test_python_and_java_members_share_a_topic(any_cluster: AnyCluster, java: Ja
         assert set(counts.values()) == {1}
         assert all(consumed.values())
         assert other.messages
+
+    rows = spark.read.format("rocketmq").option("namesrv", namesrv).option("subscribe", topic).load()
+    assert (rows.count(), rows.select("keys").distinct().count()) == (COUNT, COUNT)
