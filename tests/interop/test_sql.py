@@ -1,13 +1,16 @@
 """Our SQL92 filters against the Java broker's own, expression by expression."""
 
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from evenq.broker.sql import sql_filter
 from evenq.errors import ArgumentError
+from evenq.model import Begin, Message
 from tests.broker.sql.expressions import CONTENTS, anything, cases
 from tests.broker.sql.test_evaluator import ODD
-from tests.realmq import JavaHost
+from tests.clusters import AnyCluster, create_topic
+from tests.realmq import JavaError, JavaHost
 
 MESSAGES: list[dict[str, str]] = [
     {},
@@ -43,3 +46,23 @@ def test_both_refuse_the_same_and_match_the_same(java: JavaHost, expressions: li
 def test_the_odd_answers_are_javas(java: JavaHost) -> None:
     for name, expression, message, wanted in ODD:
         assert java.sql([expression], [message]) == [[wanted]], name
+
+
+def test_a_java_member_gets_what_its_expression_lets_through(
+    any_cluster: AnyCluster, java: JavaHost, topic: str, group: str
+) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=2)
+    with pytest.raises(JavaError, match="CODE: 23 "):
+        java.push(any_cluster.namesrv, f"{group}-none", {topic: "n >"}, sql=True)
+    numbered = [Message(topic, b"%d" % n, properties={"n": str(n), "kind": "ab"[n % 2]}) for n in range(40)]
+    java.producer(any_cluster.namesrv).send(numbered)
+
+    wanted = "n BETWEEN 10 AND 19 AND kind <> 'b' OR n >= 38"
+    members = [
+        java.push(any_cluster.namesrv, group, {topic: wanted}, sql=True, begin=Begin.FIRST),
+        java.lite_pull(any_cluster.namesrv, f"{group}-pull", {topic: wanted}, sql=True, begin=Begin.FIRST),
+    ]
+
+    for member in members:
+        got = sorted(int(received.message.body) for received in member.wait_for(7))
+        assert got == [10, 12, 14, 16, 18, 38, 39]

@@ -9,13 +9,14 @@ Codes
     GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST
 
 Not implemented
-    SQL92 subscriptions are taken, but their pulls are refused.
+    Groups in unit mode.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenq.broker.filtering import filter_of, is_sql
 from evenq.broker.groups import Member
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.topics import retry_topic
@@ -82,6 +83,9 @@ class Membership:
         return request.reply()
 
     def _check_config(self, request: Command, connection: Connection) -> Command:
+        wanted = bodies.ClientCheck.decode(request.body).subscription_data if request.body else None
+        if wanted is not None and is_sql(wanted.expression_type):
+            filter_of(wanted.sub_string)
         return request.reply()
 
     def _members(self, request: Command, connection: Connection) -> Command:

@@ -3,13 +3,13 @@
 Behaviour
     A pull names a queue and an offset and gets what is there, as many as it asked for up to 4 MiB. Where nothing is
     there yet and the pull may wait, its answer comes with the next message or when its time is up. Tags are compared
-    by hash; the client looks again.
+    by hash; the client looks again. SQL92 expressions are decided here, by the properties of each message.
 
 Codes
     PULL_MESSAGE, LITE_PULL_MESSAGE
 
 Not implemented
-    SQL92 filters, which are refused. Pulls are never sent to a replica: there are none.
+    Pulls are never sent to a replica: there are none.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from evenq.broker.filtering import filter_of, is_sql, read_matching
 from evenq.broker.longpoll import WaitingPull
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.sql import Filter
 from evenq.broker.store.store import Read, ReadStatus
 from evenq.errors import ArgumentError
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
-from evenq.protocol.filters import TAG, parse_tags, tag_code
+from evenq.protocol.filters import parse_tags, tag_code
 from evenq.protocol.flags import Perm, PullFlag
 
 if TYPE_CHECKING:
@@ -76,13 +78,15 @@ class Pulling:
         try."""
         header = headers.PullRequest.from_ext(request.ext)
         self._check(header, connection)
-        codes = self._filter(header)
+        wanted = self._filter(header)
         if header.sys_flag & _COMMIT_OFFSET and deadline is None:
             self._broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
-        found = self._broker.store.read(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit, codes
-        )
+        place = header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit
+        if callable(wanted):
+            found = read_matching(self._broker.store, *place, wanted)
+        else:
+            found = self._broker.store.read(*place, wanted)
         code, remark = _ANSWERS[found.status]
         if found.status is ReadStatus.EMPTY and header.queue_offset:
             code = ResponseCode.PULL_OFFSET_MOVED
@@ -128,10 +132,11 @@ class Pulling:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.address}]",
             )
 
-    def _filter(self, header: headers.PullRequest) -> Collection[int] | None:
-        """The tag hashes that the group wants; None for everything."""
+    def _filter(self, header: headers.PullRequest) -> Collection[int] | Filter | None:
+        """What the group wants: the hashes of tags, a filter on properties, or None for everything."""
         if header.sys_flag & _SUBSCRIPTION:
-            _refuse_sql(header.expression_type)
+            if is_sql(header.expression_type):
+                return filter_of(header.subscription or "")
             try:
                 return _codes_of(header.subscription)
             except ArgumentError as error:
@@ -151,15 +156,7 @@ class Pulling:
             )
         if wanted.sub_version < header.sub_version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        _refuse_sql(wanted.expression_type)
-        return wanted.code_set or None
-
-
-def _refuse_sql(expression_type: str | None) -> None:
-    if expression_type and expression_type != TAG:
-        raise Refusal(
-            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
-        )
+        return filter_of(wanted.sub_string) if is_sql(wanted.expression_type) else wanted.code_set or None
 
 
 def _ext(found: Read) -> dict[str, str]:

@@ -9,6 +9,7 @@ from evenq.protocol.bodies.base import (
     Body,
 )
 from evenq.protocol.bodies.client import (
+    ClientCheck,
     ClientConnections,
     Connection,
     ConsumerData,
@@ -71,6 +72,7 @@ __all__ = [
     "BrokerMembers",
     "BrokerMembersBody",
     "BrokerStatsBody",
+    "ClientCheck",
     "ClientConnections",
     "ClusterInfo",
     "Connection",

@@ -8,6 +8,7 @@ from evenq.model import Begin, MessageModel, MessageQueue
 from evenq.protocol.bodies.base import Body
 
 __all__ = [
+    "ClientCheck",
     "ClientConnections",
     "Connection",
     "ConsumerData",
@@ -69,6 +70,15 @@ class Heartbeat(Body):
     consumer_data_set: list[ConsumerData] = []
     heartbeat_fingerprint: int = 0
     without_sub: bool = False
+
+
+class ClientCheck(Body):
+    """May a client subscribe so? (46) Answered before it starts: an expression that cannot be read is refused."""
+
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: Subscription | None = None
+    namespace: str | None = None
 
 
 class Members(Body):

@@ -1,0 +1,94 @@
+"""Filters on properties: whether an expression is one, and reading a queue through it.
+
+Each message is looked at in the log before it goes out.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from evenq.broker.server import Refusal
+from evenq.broker.sql import Filter, sql_filter
+from evenq.broker.store.store import Read, ReadStatus, Store
+from evenq.errors import ArgumentError
+from evenq.protocol.codes import ResponseCode
+from evenq.protocol.filters import SQL92, TAG
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.properties import decode_properties
+from evenq.protocol.records import MAGIC_V1, split_records
+
+__all__ = ["filter_of", "is_sql", "properties_of", "read_matching"]
+
+# A filter that lets nothing through may look at so many messages of one read, so many at a time: the others of the
+# broker wait meanwhile.
+_MOST = 2048
+_PIECE = 128
+_PIECE_BYTES = 1024 * 1024
+
+_HEAD = struct.Struct(">iI28xi")
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_FIXED = 88
+
+
+def is_sql(expression_type: str | None) -> bool:
+    """Whether a subscription is SQL92; if not, it is made of tags. There is no third kind."""
+    if expression_type == SQL92:
+        return True
+    if expression_type and expression_type != TAG:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
+        )
+    return False
+
+
+def filter_of(expression: str) -> Filter:
+    """The filter of an SQL92 expression, or the refusal that says what is wrong with it."""
+    try:
+        return sql_filter(expression)
+    except ArgumentError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+
+def read_matching(
+    store: Store, topic: str, queue_id: int, offset: int, count: int, max_bytes: int, wanted: Filter
+) -> Read:
+    """What :meth:`Store.read` gives, of the messages alone whose properties are ``wanted``."""
+    kept: list[bytes] = []
+    size, at = 0, offset
+    piece = first = store.read(topic, queue_id, at, _PIECE, _PIECE_BYTES)
+    while piece.status is ReadStatus.FOUND:
+        starts = split_records(piece.body)
+        for start, end in zip(starts, [*starts[1:], len(piece.body)], strict=True):
+            record = piece.body[start:end]
+            if wanted(properties_of(record)):
+                if kept and (len(kept) == count or size + len(record) > max_bytes):
+                    return _answer(piece, at, kept)
+                kept.append(record)
+                size += len(record)
+            at += 1
+        if len(kept) == count or at - offset >= _MOST:
+            break
+        piece = store.read(topic, queue_id, at, _PIECE, _PIECE_BYTES)
+    return first if first.status is not ReadStatus.FOUND else _answer(piece, at, kept)
+
+
+def _answer(last: Read, next_offset: int, kept: list[bytes]) -> Read:
+    status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCH
+    return Read(status, next_offset, last.min_offset, last.max_offset, b"".join(kept), len(kept))
+
+
+def properties_of(record: bytes) -> dict[str, str]:
+    """The properties of a whole record, and nothing else of it."""
+    _, magic, sys_flag = _HEAD.unpack_from(record)
+    body_at = _FIXED
+    if sys_flag & SysFlag.BORN_HOST_V6:
+        body_at += 12
+    if sys_flag & SysFlag.STORE_HOST_V6:
+        body_at += 12
+    topic_at = body_at + _INT.unpack_from(record, body_at - 4)[0]
+    if magic == MAGIC_V1:
+        at = topic_at + 1 + record[topic_at] + 2
+    else:
+        at = topic_at + 2 + _SHORT.unpack_from(record, topic_at)[0] + 2
+    return decode_properties(record[at:].decode(errors="replace"))
