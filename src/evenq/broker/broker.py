@@ -123,7 +123,7 @@ class Broker:
         identity = headers.UnregisterBroker(
             broker_name=settings.name, broker_addr=self.address, cluster_name=settings.cluster, broker_id=0
         )
-        self._registrar = Registrar(identity, self._namesrv, self.topics.table)
+        self._registrar = Registrar(identity, self._namesrv, self.topics.table, clock)
         self._save_topics()
         self._save_groups()
 
@@ -142,6 +142,7 @@ class Broker:
             await asyncio.sleep(self.settings.housekeeping_seconds)
             self.flusher.checkpoint()
             self._save_offsets()
+            self._registrar.tick()
             self.locks.expire()
             for connection in self.groups.silent():
                 log.warning("%s: %s was silent too long", self.server.name, connection.address)

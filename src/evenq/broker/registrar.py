@@ -24,13 +24,22 @@ _TIMEOUT = 5.0
 
 
 class Registrar:
-    """Registers with each name server at the start, every 30 s, and at once when ``changed`` is called."""
+    """Registers with each name server at the start, every 30 s, and at once when ``changed`` is called.
+
+    ``tick`` is to be called often: it is what looks at the clock.
+    """
 
     def __init__(
-        self, broker: headers.UnregisterBroker, namesrv: Sequence[str], topics: Callable[[], bodies.TopicConfigTable]
+        self,
+        broker: headers.UnregisterBroker,
+        namesrv: Sequence[str],
+        topics: Callable[[], bodies.TopicConfigTable],
+        clock: Callable[[], float],
     ) -> None:
         self._broker = broker
         self._topics = topics
+        self._clock = clock
+        self._next = clock() + REGISTER_EVERY
         self._namesrv = [_NameServerLink(address, self) for address in namesrv]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -39,7 +48,12 @@ class Registrar:
         self._tasks = [asyncio.create_task(link.keep()) for link in self._namesrv]
         await asyncio.gather(*(link.tried.wait() for link in self._namesrv))
 
+    def tick(self) -> None:
+        if self._clock() >= self._next:
+            self.changed()
+
     def changed(self) -> None:
+        self._next = self._clock() + REGISTER_EVERY
         for link in self._namesrv:
             link.due.set()
 
@@ -85,7 +99,7 @@ class _NameServerLink:
     async def keep(self) -> None:
         while True:
             self.due.clear()
-            pause = REGISTER_EVERY
+            pause: float | None = None
             try:
                 await self._ask(self._registrar.registration())
             except EvenqError as error:

@@ -1,0 +1,245 @@
+from collections.abc import Callable
+
+import pytest
+
+from evenq.broker import Broker, BrokerSettings
+from evenq.model import MessageView
+from evenq.protocol import headers
+from evenq.protocol.batch import BatchEntry, encode_batch
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.ids import parse_message_id
+from evenq.protocol.properties import encode_properties
+from evenq.testing import EmbeddedCluster, cluster
+from tests.broker.peers import Peer
+from tests.clusters import route
+from tests.waiting import wait_until
+
+
+def stored(peer: Peer, topic: str, queue_id: int = 0) -> list[MessageView]:
+    return peer.pull(topic, queue_id=queue_id)
+
+
+def test_a_message_is_stored_as_the_java_broker_stores_it(peer: Peer, topic: str, broker: Broker) -> None:
+    properties = encode_properties({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A0B", "own": "value"})
+    answer = peer.put(topic, b"hello", 2, properties=properties)
+    assert answer.code == ResponseCode.SUCCESS
+    (message,) = stored(peer, topic, 2)
+    assert message.body == b"hello"
+    assert message.properties == {
+        "TAGS": "paid",
+        "KEYS": "o-1",
+        "UNIQ_KEY": "0A0B",
+        "own": "value",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    assert answer.ext["queueId"] == "2"
+    assert answer.ext["queueOffset"] == "0"
+    assert answer.ext["transactionId"] == "0A0B"
+    assert answer.ext["msgId"] == message.msg_id
+    assert parse_message_id(message.msg_id) == (broker.address, message.commit_log_offset)
+    assert message.born_host == "{}:{}".format(*peer.socket.getsockname())
+
+
+def test_a_message_without_an_id_gets_one(peer: Peer, topic: str) -> None:
+    answers = [peer.put(topic), peer.put(topic, properties="a\x01b")]
+    ids = [message.unique_key for message in stored(peer, topic)]
+    assert ids == [answer.ext["transactionId"] for answer in answers]
+    assert len({key for key in ids if key and len(key) == 32}) == 2
+    assert stored(peer, topic)[1].properties["a"] == "b"
+
+
+def test_properties_without_a_last_separator_stay_apart_from_those_added(peer: Peer, topic: str) -> None:
+    peer.put(topic, properties="UNIQ_KEY\x01id\x02own\x01value")
+    (message,) = stored(peer, topic)
+    assert (message.properties["own"], message.properties["MSG_REGION"]) == ("value", "DefaultRegion")
+
+
+def test_the_long_names_of_old_clients_are_known(peer: Peer, topic: str) -> None:
+    header = headers.SendRequest(
+        producer_group="shop", topic=topic, queue_id=1, born_timestamp=7, default_topic_queue_nums=4, flag=9
+    )
+    assert peer.ask(RequestCode.SEND_MESSAGE, header, b"old").code == 0
+    (message,) = stored(peer, topic, 1)
+    assert (message.body, message.born_timestamp, message.flag) == (b"old", 7, 9)
+
+
+def test_a_queue_is_chosen_where_none_is_named(peer: Peer, topic: str) -> None:
+    for _ in range(40):
+        assert peer.put(topic, queue_id=-1).code == 0
+    counts = [len(stored(peer, topic, queue_id)) for queue_id in range(4)]
+    assert sum(counts) == 40
+    assert all(counts)
+
+
+def test_a_topic_is_created_by_its_first_message_and_registered(
+    peer: Peer, topic: str, one_broker: EmbeddedCluster
+) -> None:
+    assert route(one_broker.namesrv, topic) == {}
+    peer.put(topic)
+    wait_until(lambda: route(one_broker.namesrv, topic) == {"broker-a": 4}, "the topic's route")
+
+
+def test_a_batch_is_stored_message_by_message(peer: Peer, topic: str) -> None:
+    entries = [BatchEntry(b"%d" % number, f"TAGS\x01{'ab'[number % 2]}\x02own\x01{number}\x02") for number in range(10)]
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, peer.send_header(topic, 1), encode_batch(entries))
+    assert answer.code == 0
+    messages = stored(peer, topic, 1)
+    assert [message.body for message in messages] == [entry.body for entry in entries]
+    assert [message.properties["own"] for message in messages] == [str(number) for number in range(10)]
+    assert answer.ext["msgId"].split(",") == [message.msg_id for message in messages]
+    found = peer.ask(RequestCode.PULL_MESSAGE, peer.pull_header(topic, queue_id=1, tags="b"))
+    assert found.ext["nextBeginOffset"] == "10"
+    assert len(found.body) == sum(message.store_size for message in messages[1::2])
+
+
+@pytest.mark.parametrize(
+    "properties",
+    ["TAGS\x01b\x02x\x01y\x02", "x\x01y\x02TAGS\x01b\x02", "x\x01TAGS\x02TAGS\x01b", "MYTAGS\x01a\x02TAGS\x01b\x02"],
+)
+def test_the_tag_of_a_message_in_a_batch_is_found(peer: Peer, topic: str, properties: str) -> None:
+    batch = encode_batch([BatchEntry(b"x", properties), BatchEntry(b"y", "MYTAGS\x01b\x02"), BatchEntry(b"z")])
+    peer.ask(RequestCode.SEND_BATCH_MESSAGE, peer.send_header(topic), batch)
+    answer = peer.ask(RequestCode.PULL_MESSAGE, peer.pull_header(topic, tags="b"))
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.body.count(properties.encode()) == 1
+    assert b"MYTAGS\x01b" not in answer.body
+
+
+def refusals() -> list[object]:
+    plain = Peer.send_header
+    return [
+        pytest.param(plain("no such name"), b"x", ResponseCode.INVALID_PARAMETER, "characters other than", id="name"),
+        pytest.param(plain("x" * 128), b"x", ResponseCode.INVALID_PARAMETER, "at most 127", id="long name"),
+        pytest.param(plain("SELF_TEST_TOPIC"), b"x", ResponseCode.NO_PERMISSION, "is forbidden", id="own books"),
+        pytest.param(plain("TBW102", 8), b"x", ResponseCode.INVALID_PARAMETER, "has queues 0 to 7", id="queue"),
+        pytest.param(
+            plain("TBW102"),
+            bytes(4 * 1024 * 1024 + 1),
+            ResponseCode.MESSAGE_ILLEGAL,
+            "over the limit 4194304",
+            id="body",
+        ),
+        pytest.param(
+            plain("TBW102", properties="a\x01" + "b" * 0x7FFF),
+            b"x",
+            ResponseCode.MESSAGE_ILLEGAL,
+            "over the limit 32767",
+            id="properties",
+        ),
+        pytest.param(
+            plain("TBW102", properties="TRAN_MSG\x01true\x02"),
+            b"x",
+            ResponseCode.MESSAGE_ILLEGAL,
+            "does not support transactional messages",
+            id="transaction",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("header", "body", "code", "says"), refusals())
+def test_what_cannot_be_stored_is_refused(
+    peer: Peer, header: headers.SendRequestV2, body: bytes, code: ResponseCode, says: str
+) -> None:
+    answer = peer.ask(RequestCode.SEND_MESSAGE_V2, header, body)
+    assert answer.code == code
+    assert says in (answer.remark or "")
+
+
+def test_a_missing_field_is_named(peer: Peer) -> None:
+    answer = peer.ask(RequestCode.SEND_MESSAGE_V2, headers.GroupRequest(consumer_group="g"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "is missing" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("batch", [b"", b"\0\0", b"\0\0\0\x10" + bytes(40)], ids=["empty", "short", "broken"])
+def test_a_broken_batch_is_refused_and_leaves_nothing(peer: Peer, topic: str, batch: bytes) -> None:
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, peer.send_header(topic), batch)
+    assert answer.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR)
+    assert stored(peer, topic) == []
+
+
+def test_a_read_only_topic_takes_no_message(peer: Peer, topic: str) -> None:
+    peer.ask(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        headers.CreateTopic(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=4),
+    )
+    assert peer.put(topic).code == ResponseCode.NO_PERMISSION
+
+
+def test_no_topic_is_created_where_that_is_forbidden() -> None:
+    settings = BrokerSettings(auto_create_topics=False)
+    with cluster(settings=settings) as running, Peer(running.brokers["broker-a"].address) as peer:
+        answer = peer.put("orders")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert "topic[orders] not exist" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("senders", [1, 5])
+def test_with_synchronous_flush_answers_come_after_the_disk(senders: int) -> None:
+    with cluster(settings=BrokerSettings(flush="sync")) as running:
+        broker = running.brokers["broker-a"]
+        peers = [Peer(broker.address) for _ in range(senders)]
+        opaques = [
+            [peer.send(RequestCode.SEND_MESSAGE_V2, peer.send_header("orders"), b"x") for _ in range(20)]
+            for peer in peers
+        ]
+        answers = [peer.answer(opaque) for peer, sent in zip(peers, opaques, strict=True) for opaque in sent]
+        assert {answer.code for answer in answers} == {0}
+        assert sorted(int(answer.ext["queueOffset"]) for answer in answers) == list(range(20 * senders))
+        assert broker.store.log._synced == broker.store.log.end
+        for peer in peers:
+            peer.socket.close()
+
+
+class TestSendBack:
+    def back(self, peer: Peer, message: MessageView, group: str, level: int = 0, most: int | None = None) -> Command:
+        header = headers.SendBack(
+            offset=message.commit_log_offset, group=group, delay_level=level, max_reconsume_times=most
+        )
+        return peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+    @pytest.fixture
+    def message(self, peer: Peer, topic: str) -> MessageView:
+        peer.put(topic, b"hard", properties="UNIQ_KEY\x01id\x02TAGS\x01a\x02")
+        return stored(peer, topic)[0]
+
+    def test_dead_letter_at_once(self, peer: Peer, message: MessageView, group: str) -> None:
+        assert self.back(peer, message, group, level=-1).code == 0
+        (dead,) = stored(peer, f"%DLQ%{group}")
+        assert (dead.body, dead.reconsume_times) == (b"hard", 1)
+        assert dead.properties["RETRY_TOPIC"] == message.topic
+        assert dead.properties["ORIGIN_MESSAGE_ID"] == message.msg_id
+        assert (dead.unique_key, dead.tags, dead.born_timestamp) == ("id", "a", message.born_timestamp)
+
+    def test_dead_letter_after_too_many_times(self, peer: Peer, message: MessageView, group: str) -> None:
+        assert self.back(peer, message, group, most=0).code == 0
+        assert len(stored(peer, f"%DLQ%{group}")) == 1
+
+    def test_nothing_at_that_place(self, peer: Peer, message: MessageView, group: str) -> None:
+        gone = MessageView(
+            **{name: getattr(message, name) for name in message.__struct_fields__} | {"commit_log_offset": 10**12}
+        )
+        answer = self.back(peer, gone, group)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "look message by offset failed" in (answer.remark or "")
+
+    def test_a_bad_group(self, peer: Peer, message: MessageView) -> None:
+        assert self.back(peer, message, "no such group").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_messages_of_many_senders_keep_their_order(connect: Callable[..., Peer], topic: str) -> None:
+    peers = [connect() for _ in range(3)]
+    sent = [
+        (peer, peer.send(RequestCode.SEND_MESSAGE_V2, peer.send_header(topic), b"%d-%03d" % (number, turn)))
+        for turn in range(50)
+        for number, peer in enumerate(peers)
+    ]
+    offsets = {int(peer.answer(opaque).ext["queueOffset"]) for peer, opaque in sent}
+    assert offsets == set(range(150))
+    found = [message.body for message in stored(peers[0], topic)]
+    for number in range(3):
+        own = [body for body in found if body.startswith(b"%d-" % number)]
+        assert own == sorted(own)

@@ -1,0 +1,110 @@
+import pytest
+
+from evenq.broker.groups import ConsumerGroups, Member, ProducerGroups
+from evenq.protocol.bodies import ConsumerData, Subscription
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [1000.0]
+
+
+@pytest.fixture
+def groups(now: list[float]) -> ConsumerGroups[int]:
+    return ConsumerGroups(lambda: now[0])
+
+
+def data(group: str = "g", *subscriptions: Subscription, model: str = "CLUSTERING") -> ConsumerData:
+    wanted = list(subscriptions) or [Subscription(topic="orders", sub_version=1)]
+    return ConsumerData(group_name=group, subscription_data_set=wanted, message_model=model)
+
+
+def test_a_new_member_changes_the_group_and_a_known_one_does_not(groups: ConsumerGroups[int]) -> None:
+    assert groups.heartbeat(data(), Member("c1", 1))
+    assert not groups.heartbeat(data(), Member("c1", 1))
+    assert groups.heartbeat(data(), Member("c2", 2))
+    group = groups.get("g")
+    assert group is not None
+    assert group.client_ids == ["c1", "c2"]
+
+
+def test_a_client_with_two_connections_is_one_member(groups: ConsumerGroups[int]) -> None:
+    groups.heartbeat(data(), Member("c1", 1))
+    groups.heartbeat(data(), Member("c1", 2))
+    group = groups.get("g")
+    assert group is not None
+    assert group.client_ids == ["c1"]
+    groups.lose(1)
+    assert group.client_ids == ["c1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changed"),
+    [
+        ([("a", "*", 1)], [("a", "*", 2)], False),
+        ([("a", "*", 1)], [("a", "x", 2)], True),
+        ([("a", "x", 2)], [("a", "*", 1)], False),
+        ([("a", "*", 1)], [("a", "*", 1), ("b", "*", 1)], True),
+        ([("a", "*", 1), ("b", "*", 1)], [("a", "*", 1)], True),
+    ],
+)
+def test_a_change_of_subscriptions_counts(
+    groups: ConsumerGroups[int], first: list[tuple[str, str, int]], second: list[tuple[str, str, int]], changed: bool
+) -> None:
+    def beat(wanted: list[tuple[str, str, int]]) -> bool:
+        found = [Subscription(topic=topic, sub_string=text, sub_version=version) for topic, text, version in wanted]
+        return groups.heartbeat(data("g", *found), Member("c1", 1))
+
+    beat(first)
+    assert beat(second) is changed
+
+
+def test_a_heartbeat_in_the_short_form_leaves_subscriptions_as_they_are(groups: ConsumerGroups[int]) -> None:
+    groups.heartbeat(data(), Member("c1", 1))
+    short = ConsumerData(group_name="g")
+    assert not groups.heartbeat(short, Member("c1", 1), subscriptions=False)
+    group = groups.get("g")
+    assert group is not None
+    assert list(group.subscriptions) == ["orders"]
+
+
+def test_leaving_and_losing_say_what_changed(groups: ConsumerGroups[int]) -> None:
+    for name in ("g", "h"):
+        groups.heartbeat(data(name), Member("c1", 1))
+    groups.heartbeat(data("g"), Member("c2", 2))
+    assert groups.leave("g", 2)
+    assert not groups.leave("g", 2)
+    assert not groups.leave("nobody", 2)
+    assert groups.lose(1) == ["g", "h"]
+    assert groups.lose(1) == []
+    assert groups.get("g") is None
+
+
+def test_a_member_is_silent_after_two_minutes(groups: ConsumerGroups[int], now: list[float]) -> None:
+    groups.heartbeat(data("g"), Member("c1", 1))
+    groups.heartbeat(data("h"), Member("c1", 1))
+    now[0] += 100
+    groups.heartbeat(data("g"), Member("c2", 2))
+    now[0] += 20
+    assert groups.silent() == []
+    now[0] += 1
+    assert groups.silent() == [1]
+
+
+def test_broadcasting_is_known(groups: ConsumerGroups[int]) -> None:
+    groups.heartbeat(data("g", model="BROADCASTING"), Member("c1", 1))
+    group = groups.get("g")
+    assert group is not None
+    assert group.is_broadcasting
+
+
+def test_producers_come_and_go() -> None:
+    producers: ProducerGroups[int] = ProducerGroups(lambda: 5.0)
+    producers.heartbeat("shop", Member("p1", 1))
+    producers.heartbeat("shop", Member("p1", 1))
+    producers.heartbeat("shop", Member("p2", 2))
+    assert [member.client_id for member in producers.members("shop")] == ["p1", "p2"]
+    producers.leave("shop", 1)
+    producers.leave("none", 1)
+    producers.lose(2)
+    assert producers.groups() == []

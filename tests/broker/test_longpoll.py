@@ -1,0 +1,114 @@
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from evenq.broker.longpoll import WaitingPull, WaitingPulls
+from evenq.broker.server import Connection
+
+
+class Loop:
+    """Time and timers of an event loop, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> None:
+        self.timers.append((when, callback))
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+        due = [callback for when, callback in self.timers if when <= self.now]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now]
+        for callback in due:
+            callback()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def pulls(loop: Loop) -> WaitingPulls:
+    return WaitingPulls(loop.call_at, lambda: loop.now)
+
+
+@pytest.fixture
+def woken() -> list[tuple[str, bool]]:
+    return []
+
+
+def peer() -> Connection:
+    return cast(Connection, object())
+
+
+def waiting(
+    name: str, deadline: float, woken: list[tuple[str, bool]], *, queue_id: int = 0, of: object = None
+) -> WaitingPull:
+    connection = cast(Connection, of) if of is not None else peer()
+    return WaitingPull(connection, "orders", queue_id, deadline, lambda late: woken.append((name, late)))
+
+
+def test_an_arrival_wakes_all_that_wait_for_the_queue(pulls: WaitingPulls, woken: list[tuple[str, bool]]) -> None:
+    pulls.park(waiting("a", 10, woken))
+    pulls.park(waiting("b", 10, woken))
+    pulls.park(waiting("c", 10, woken, queue_id=1))
+    pulls.arrived([("orders", 0), ("bills", 0)])
+    assert woken == [("a", False), ("b", False)]
+    assert len(pulls) == 1
+
+
+def test_each_is_woken_at_its_own_deadline(pulls: WaitingPulls, loop: Loop, woken: list[tuple[str, bool]]) -> None:
+    pulls.park(waiting("late", 20, woken))
+    pulls.park(waiting("soon", 5, woken))
+    loop.move(4.9)
+    assert woken == []
+    loop.move(0.1)
+    assert woken == [("soon", True)]
+    loop.move(15)
+    assert woken == [("soon", True), ("late", True)]
+    assert len(pulls) == 0
+
+
+def test_one_that_was_woken_is_not_woken_again(pulls: WaitingPulls, loop: Loop, woken: list[tuple[str, bool]]) -> None:
+    pulls.park(waiting("a", 5, woken))
+    pulls.arrived([("orders", 0)])
+    loop.move(10)
+    assert woken == [("a", False)]
+
+
+def test_a_retry_may_wait_on(pulls: WaitingPulls, loop: Loop) -> None:
+    tries: list[bool] = []
+
+    def retry(late: bool) -> None:
+        tries.append(late)
+        if not late:
+            pulls.park(WaitingPull(peer(), "orders", 0, 5, retry))
+
+    pulls.park(WaitingPull(peer(), "orders", 0, 5, retry))
+    pulls.arrived([("orders", 0)])
+    pulls.arrived([("orders", 0)])
+    loop.move(5)
+    assert tries == [False, False, True]
+
+
+def test_the_pulls_of_a_lost_connection_are_forgotten(
+    pulls: WaitingPulls, loop: Loop, woken: list[tuple[str, bool]]
+) -> None:
+    lost, other = peer(), peer()
+    pulls.park(waiting("a", 5, woken, of=lost))
+    pulls.park(waiting("b", 5, woken, of=other))
+    pulls.park(waiting("c", 5, woken, queue_id=1, of=lost))
+    pulls.forget(lost)
+    loop.move(5)
+    assert woken == [("b", True)]
+
+
+def test_what_was_woken_does_not_pile_up(pulls: WaitingPulls, loop: Loop, woken: list[tuple[str, bool]]) -> None:
+    for _ in range(10_000):
+        pulls.park(waiting("a", 30, woken))
+        pulls.arrived([("orders", 0)])
+    assert len(pulls._deadlines) <= 1025
+    assert len(loop.timers) == 1

@@ -1,0 +1,273 @@
+"""The shell of name server and broker, with peers that behave and peers that do not."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pytest
+
+from evenq.broker.server import Connection, Handler, Limits, Refusal, Server
+from evenq.errors import ConnectError, RequestTimeout, StateError
+from evenq.protocol.codes import ResponseCode
+from evenq.protocol.command import Command
+from tests.broker.peers import Peer
+from tests.waiting import wait_until
+
+ECHO, FAIL, REFUSE, LATER, LARGE, ASK = 10, 11, 12, 13, 14, 15
+
+
+class Running:
+    """A server in a thread, with handlers for each kind of behaviour."""
+
+    def __init__(self, limits: Limits, settle: Callable[[], None]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.closed: list[str] = []
+        self.parked: list[tuple[Command, Connection]] = []
+        self.server = Server(
+            "test server",
+            limits=limits,
+            settle=settle,
+            on_close=lambda connection: self.closed.append(connection.address),
+        )
+        self.address = self.server.bind("127.0.0.1", 0)
+        handlers: dict[int, Handler] = {
+            ECHO: lambda request, connection: request.reply(ext=request.ext, body=request.body),
+            FAIL: self.fail,
+            REFUSE: self.refuse,
+            LATER: self.later,
+            LARGE: lambda request, connection: request.reply(body=bytes(1_000_000)),
+        }
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.run(self.server.start(handlers))
+
+    def run(self, coroutine: object) -> object:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)  # type: ignore[arg-type]
+
+    def fail(self, request: Command, connection: Connection) -> Command:
+        raise KeyError("nothing there")
+
+    def refuse(self, request: Command, connection: Connection) -> Command:
+        raise Refusal(ResponseCode.NO_PERMISSION, "not you")
+
+    def later(self, request: Command, connection: Connection) -> None:
+        self.parked.append((request, connection))
+
+    def stop(self) -> None:
+        self.run(self.server.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@contextmanager
+def running(limits: Limits | None = None, settle: Callable[[], None] = lambda: None) -> Iterator[Running]:
+    server = Running(limits or Limits(), settle)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def served() -> Iterator[Running]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def peer(served: Running) -> Iterator[Peer]:
+    with Peer(served.address) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("serialize", ["JSON", "ROCKETMQ"])
+def test_an_answer_comes_in_the_format_of_its_request(peer: Peer, serialize: str) -> None:
+    answer = peer.ask(ECHO, body=b"hello", serialize=serialize)
+    assert (answer.code, answer.body, answer.serialize) == (0, b"hello", serialize)
+
+
+def test_requests_may_come_in_any_pieces(peer: Peer) -> None:
+    frames = b"".join(Command(ECHO, opaque=number, body=b"%d" % number).encode() for number in range(1, 6))
+    for at in range(0, len(frames), 7):
+        peer.socket.sendall(frames[at : at + 7])
+    assert [peer.answer(number).body for number in range(1, 6)] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_an_unknown_code_gets_a_clear_answer(peer: Peer) -> None:
+    answer = peer.ask(4711)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == "request code 4711 (request 4711) is not supported by this test server"
+
+
+def test_a_refusal_and_a_failure_are_answers(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    refused, failed = peer.ask(REFUSE), peer.ask(FAIL)
+    assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
+    assert (failed.code, failed.remark) == (ResponseCode.SYSTEM_ERROR, "KeyError: 'nothing there'")
+    assert "KeyError" in caplog.text
+    assert peer.ask(ECHO, body=b"still here").body == b"still here"
+
+
+def test_a_one_way_request_gets_no_answer(peer: Peer) -> None:
+    peer.send(ECHO, flag=2)
+    peer.send(4711, flag=2)
+    assert peer.ask(ECHO).opaque == 3
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x08" + b"\xff" * 8, b"\x7f\xff\xff\xff", bytes(16)],
+    ids=["http", "header", "size", "zeros"],
+)
+def test_nonsense_closes_its_own_connection_only(served: Running, peer: Peer, nonsense: bytes) -> None:
+    with Peer(served.address) as bad:
+        bad.socket.sendall(nonsense)
+        assert bad.is_closed()
+    assert peer.ask(ECHO, body=b"fine").body == b"fine"
+
+
+def test_a_frame_over_the_limit_is_not_even_read() -> None:
+    with running(Limits(frame=1000)) as served, Peer(served.address) as peer:
+        peer.socket.sendall((2000).to_bytes(4, "big"))
+        assert peer.is_closed()
+
+
+def test_connections_over_the_limit_are_closed() -> None:
+    with running(Limits(connections=2)) as served, Peer(served.address) as first, Peer(served.address) as second:
+        assert first.ask(ECHO).code == second.ask(ECHO).code == 0
+        with Peer(served.address) as third:
+            assert third.is_closed()
+        assert first.ask(ECHO).code == 0
+
+
+def test_a_peer_that_does_not_read_is_not_served_on(served: Running) -> None:
+    with Peer(served.address) as slow:
+        for _ in range(200):
+            slow.send(LARGE)
+        connection = wait_until(lambda: next(iter(served.server.connections), None), "a connection")
+        wait_until(lambda: connection._paused, "the server noticing")
+        transport = connection._transport
+        assert transport is not None
+        # one answer may go over the limit; the other 200 MB are not even made
+        assert transport.get_write_buffer_size() < served.server.limits.unread + 3_000_000
+        assert sum(len(slow.answer(number).body) for number in range(1, 201)) == 200 * 1_000_000
+
+
+def test_answers_of_one_read_leave_after_one_settling() -> None:
+    settled: list[int] = []
+    with running(settle=lambda: settled.append(1)) as served, Peer(served.address) as peer:
+        peer.socket.sendall(b"".join(Command(ECHO, opaque=number).encode() for number in range(100, 150)))
+        for number in range(100, 150):
+            peer.answer(number)
+        assert len(settled) < 10
+
+
+def test_nothing_is_acknowledged_that_cannot_be_stored() -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with running(settle=full) as served, Peer(served.address) as peer:
+        for _ in range(2):
+            answer = peer.ask(ECHO, body=b"keep this")
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert answer.remark == "the broker cannot store anything now: No space left on device"
+
+
+def test_the_server_asks_its_peer(served: Running, peer: Peer) -> None:
+    peer.ask(ECHO)
+    (connection,) = served.server.connections
+
+    def ask(timeout: float) -> Future[Command]:
+        question = connection.ask(Command(ASK, body=b"how are you?"), timeout)
+        return asyncio.run_coroutine_threadsafe(question, served.loop)
+
+    pending = ask(10)
+    question = peer.notification()
+    assert (question.code, question.body) == (ASK, b"how are you?")
+    peer.socket.sendall(question.reply(body=b"fine").encode())
+    assert pending.result().body == b"fine"
+    with pytest.raises(RequestTimeout, match=r"within 0\.010 s"):
+        ask(0.01).result()
+    lost = ask(10)
+    peer.notification()
+    peer.notification()
+    peer.socket.close()
+    with pytest.raises(ConnectError, match="closed before the answer came"):
+        lost.result()
+
+
+def test_a_notification_wants_no_answer(served: Running, peer: Peer) -> None:
+    peer.ask(ECHO)
+    (connection,) = served.server.connections
+    served.loop.call_soon_threadsafe(connection.notify, Command(ASK, ext={"a": "b"}))
+    note = peer.notification()
+    assert (note.code, note.ext, note.is_oneway, note.is_response) == (ASK, {"a": "b"}, True, False)
+
+
+def test_the_end_of_a_connection_is_told(served: Running) -> None:
+    with Peer(served.address) as peer:
+        peer.ask(ECHO)
+        own = "{}:{}".format(*peer.socket.getsockname())
+    wait_until(lambda: served.closed == [own], "word of the end")
+    assert not served.server.connections
+
+
+class TestFaults:
+    def test_error(self, served: Running, peer: Peer) -> None:
+        served.server.faults.add(ECHO, error=ResponseCode.SYSTEM_BUSY, remark="busy", times=1)
+        first, second = peer.ask(ECHO), peer.ask(ECHO)
+        assert (first.code, first.remark, second.code) == (ResponseCode.SYSTEM_BUSY, "busy", 0)
+
+    def test_drop_and_mute(self, served: Running, peer: Peer) -> None:
+        served.server.faults.add(LATER, drop=True, times=1)
+        lost = peer.send(LATER)
+        served.server.faults.add(ECHO, mute=True, times=1)
+        muted = peer.send(ECHO)
+        assert peer.ask(ECHO, body=b"next").body == b"next"
+        assert not peer.has_answer(lost)
+        assert not peer.has_answer(muted)
+        assert served.parked == []
+
+    def test_close(self, served: Running, peer: Peer) -> None:
+        served.server.faults.add(ECHO, close=True)
+        peer.send(ECHO)
+        assert peer.is_closed()
+
+    def test_delay(self, served: Running, peer: Peer) -> None:
+        served.server.faults.add(ECHO, delay=0.05, times=1)
+        late = peer.send(ECHO, body=b"late")
+        early = peer.send(ECHO, body=b"early")
+        assert peer.answer(early).body == b"early"
+        assert late not in peer._answers
+        assert peer.answer(late).body == b"late"
+
+
+def test_a_taken_port_is_named(served: Running) -> None:
+    port = int(served.address.rpartition(":")[2])
+    with pytest.raises(StateError, match=f"the other cannot listen on 127.0.0.1:{port}: Address already in use"):
+        Server("other").bind("127.0.0.1", port)
+
+
+def test_ipv6() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    server = Server("six")
+    try:
+        assert server.bind("::1", 0).startswith("[::1]:")
+    except StateError:
+        pytest.skip("this machine has no IPv6 address")
+    asyncio.run(server.stop())
+
+
+def test_a_stopped_server_lets_go_of_peers_and_port() -> None:
+    with running() as served:
+        peer = Peer(served.address)
+        peer.ask(ECHO)
+    assert peer.is_closed()
+    peer.socket.close()
+    again = Server("again")
+    assert again.bind("127.0.0.1", int(served.address.rpartition(":")[2])) == served.address
+    asyncio.run(again.stop())
