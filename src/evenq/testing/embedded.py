@@ -76,18 +76,14 @@ def cluster(
     """
     with tempfile.TemporaryDirectory(prefix="evenq-", ignore_cleanup_errors=True) as temporary, _loop_thread() as loop:
         run = asyncio.run_coroutine_threadsafe
-
-        async def make() -> Cluster:
-            return Cluster(
-                Path(temporary if data is None else data),
-                brokers=brokers,
-                namesrv_port=namesrv_port,
-                broker_port=broker_port,
-                settings=settings,
-                clock=clock,
-            )
-
-        made = run(make(), loop).result()
+        made = Cluster(
+            Path(temporary if data is None else data),
+            brokers=brokers,
+            namesrv_port=namesrv_port,
+            broker_port=broker_port,
+            settings=settings,
+            clock=clock,
+        )
         run(made.start(), loop).result()
         try:
             yield EmbeddedCluster(made, loop)
