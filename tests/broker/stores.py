@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evenq.broker.intake import Intake
@@ -68,6 +68,15 @@ class OpenStore:
         self.directory = copy
 
 
-def message(body: bytes, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None, **more: str) -> Incoming:
-    properties = encode_properties({"KEYS": "k"} | ({"TAGS": tags} if tags else {}) | more)
-    return Incoming(topic, queue_id, body, properties, tags, 1_699_999_999_000, "10.0.0.7:4711")
+def message(
+    body: bytes,
+    properties: Mapping[str, str] | None = None,
+    *,
+    topic: str = "orders",
+    queue_id: int = 0,
+    tags: str | None = None,
+    **more: str,
+) -> Incoming:
+    """A message with a key, and with what else is given as properties."""
+    wire = encode_properties({"KEYS": "k", **({"TAGS": tags} if tags else {}), **(properties or {}), **more})
+    return Incoming(topic, queue_id, body, wire, tags, 1_699_999_999_000, "10.0.0.7:4711")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from evenq.broker.intake import POSTPONING, stored_again
+from evenq.broker.intake import POSTPONING, real_queue, stored_again
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.store import Store
-from evenq.model import MessageView, Property
 from evenq.protocol.bodies import DataVersion, DelayOffsetTable
 
 __all__ = ["DelayedMessages"]
@@ -85,7 +84,7 @@ class DelayedMessages:
 
     def _deliver_one(self, position: int) -> None:
         message = self._store.message_at(position)
-        real = _real_queue(message) if message else None
+        real = real_queue(message) if message else None
         if message is None or real is None:
             log.warning("the delayed message at %d of the log cannot be delivered: it is damaged", position)
             return
@@ -102,9 +101,3 @@ class DelayedMessages:
                 self._saved = version
 
         return save
-
-
-def _real_queue(message: MessageView) -> tuple[str, int] | None:
-    """Where a waiting message belongs."""
-    topic, queue_id = message.properties.get(Property.REAL_TOPIC), message.properties.get(Property.REAL_QUEUE_ID, "")
-    return (topic, int(queue_id)) if topic and queue_id.isdecimal() else None

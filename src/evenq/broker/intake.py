@@ -17,7 +17,7 @@ from evenq.model import MessageView, Property
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.properties import encode_properties
 
-__all__ = ["POSTPONING", "TIMER_OUT", "TIMER_PRECISION", "TIMER_TOPIC", "Intake", "stored_again"]
+__all__ = ["POSTPONING", "TIMER_OUT", "TIMER_PRECISION", "TIMER_TOPIC", "Intake", "real_queue", "stored_again"]
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_OUT = "TIMER_OUT_MS"
@@ -113,3 +113,9 @@ def stored_again(message: MessageView, topic: str, queue_id: int, properties: Ma
         message.reconsume_times,
         made_of(message.commit_log_offset),
     )
+
+
+def real_queue(message: MessageView) -> tuple[str, int] | None:
+    """Where a waiting message belongs."""
+    topic, queue_id = message.properties.get(Property.REAL_TOPIC), message.properties.get(Property.REAL_QUEUE_ID, "")
+    return (topic, int(queue_id)) if topic and queue_id.isdecimal() else None

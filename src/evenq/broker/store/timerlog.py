@@ -1,0 +1,123 @@
+"""The timer log: for each message that waits for its time, where it is in the commit log and in which second it is due.
+
+RocketMQ's ``timerlog/``: files of units of 52 bytes, appended. The units of one second are a chain, each names the one
+before it. Which unit is the last of each second stands in the Java broker's ``timerwheel``, which it makes anew from
+this log; so does evenq, in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from evenq.broker.store.segments import Segments
+
+__all__ = ["DELETE", "FILE_SIZE", "NORMAL", "NO_UNIT", "ROLL", "TimerLog", "TimerUnit"]
+
+FILE_SIZE = 100 * 1024 * 1024
+
+# What is to be done with a message when its second has come: deliver it, but if it is far away let it wait once more,
+# or, if it is one that takes another back, let that one lapse.
+NORMAL, ROLL, DELETE = 1, 2, 4
+_KNOWN_KINDS = 0xF
+
+NO_UNIT = -1
+
+_UNIT = struct.Struct(">iqiqiqiiq")
+_BLANK = struct.Struct(">iqI")
+_BLANK_MAGIC = 0xCBD43194
+
+
+class TimerUnit(NamedTuple):
+    """One message: ``previous`` is the position of the unit before it in its second, times are in milliseconds."""
+
+    previous: int
+    kind: int
+    written: int
+    delay: int
+    log_offset: int
+    size: int
+    topic_hash: int
+
+    @property
+    def second(self) -> int:
+        """The second in which it is due, in milliseconds."""
+        return self.written + self.delay
+
+
+class TimerLog:
+    """Units by position.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as root:
+    ...     log = TimerLog(Path(root), 1024)
+    ...     first = log.append(TimerUnit(NO_UNIT, NORMAL, 5000, 2000, 4096, 120, 0))
+    ...     log.append(TimerUnit(first, NORMAL, 5000, 2000, 4216, 80, 0))
+    ...     [unit.log_offset for _, unit in log.units()]
+    52
+    [4096, 4216]
+    """
+
+    def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
+        self._file_size = file_size
+        self._segments = Segments(directory, file_size)
+        # until the owner has found the true end by `cut`, nothing may be appended
+        self._end = self._segments.end
+
+    def units(self) -> Iterator[tuple[int, TimerUnit]]:
+        """All units with their positions, up to the first that is not whole."""
+        whole = self._file_size // _UNIT.size * _UNIT.size
+        for segment in self._segments.files:
+            with memoryview(segment.map) as content:
+                for at, unit in zip(
+                    range(segment.start, segment.end, _UNIT.size), _UNIT.iter_unpack(content[:whole]), strict=False
+                ):
+                    size, previous, kind, *rest, _ = unit
+                    if kind & 0xFFFFFFFF == _BLANK_MAGIC:
+                        break
+                    if size != _UNIT.size or kind | _KNOWN_KINDS != _KNOWN_KINDS:
+                        return
+                    yield at, TimerUnit(previous, kind, *rest)
+
+    def append(self, unit: TimerUnit) -> int:
+        """Add a unit; its position."""
+        room = self._file_size - self._end % self._file_size
+        if room < _UNIT.size + _BLANK.size:
+            self._segments.write(self._end, _BLANK.pack(room, 0, _BLANK_MAGIC))
+            self._end += room
+        position = self._end
+        self._segments.write(position, _UNIT.pack(_UNIT.size, *unit, 0))
+        self._end += _UNIT.size
+        return position
+
+    def read(self, position: int) -> TimerUnit:
+        _, *fields, _ = _UNIT.unpack(self._segments.read(position, _UNIT.size))
+        return TimerUnit(*fields)
+
+    def behind(self, position: int) -> int:
+        """The position behind the unit at ``position``, where the next may be."""
+        return position + _UNIT.size
+
+    def cut(self, position: int) -> None:
+        """Make ``position`` the end; what is behind it is gone."""
+        self._segments.cut(position)
+        self._end = position
+
+    def trim(self, log_offset: int) -> None:
+        """Drop files all of whose messages are in front of ``log_offset``, where the commit log begins now."""
+        while len(self._segments.files) > 1 and self._last(0).log_offset < log_offset:
+            self._segments.drop(self._segments.files[0])
+
+    def _last(self, file: int) -> TimerUnit:
+        count = (self._file_size - _BLANK.size) // _UNIT.size
+        return self.read(self._segments.files[file].start + (count - 1) * _UNIT.size)
+
+    def sync(self) -> None:
+        """Return when all units are on the disk. May run in another thread."""
+        for segment in self._segments.files[-2:]:
+            segment.sync()
+
+    def close(self) -> None:
+        self._segments.close()

@@ -1,0 +1,241 @@
+"""Messages that wait for a time of their own, and their delivery when it has come.
+
+They wait in one queue of RocketMQ's own topic, in the order in which they came. From there each goes into the timer log
+under the second in which it is due, and when that second is over, into its own queue. A message that is due later than
+in two days is put into the queue of the timers again by then: so none waits in a part of the log that is old enough to
+be deleted.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from evenq.broker.intake import TIMER_OUT, TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
+from evenq.broker.store.store import Store
+from evenq.broker.store.timercheck import TimerCheckpoint
+from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
+from evenq.model import MessageView, Property, java_string_hash
+
+__all__ = ["Timers"]
+
+log = logging.getLogger(__name__)
+
+_ROLL_AFTER = 2 * 86_400_000
+
+_TAKES_BACK = "TIMER_DEL_UNIQKEY"
+_ROLLED = "TIMER_ROLL_TIMES"
+_ENQUEUED = "TIMER_ENQUEUE_MS"
+_DEQUEUED = "TIMER_DEQUEUE_MS"
+_REAL = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID})
+
+
+class Timers:
+    """Delivers what is due. ``settle`` makes what was appended to the store last, and tells who waits.
+
+    A message is delivered up to a second later than asked for, never earlier: so does the Java broker.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Path,
+        clock: Callable[[], float],
+        settle: Callable[[], None],
+        *,
+        file_size: int = FILE_SIZE,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settle = settle
+        self._path = directory / "config" / "timercheck"
+        self._saved = TimerCheckpoint.load(self._path)
+        # Java makes it again from the timer log, while what is in it now may point to what is no longer there.
+        (directory / "timerwheel").unlink(missing_ok=True)
+        self._log = TimerLog(directory / "timerlog", file_size)
+        # everything due before this second is delivered, and so many messages of it
+        self._second, self._done = self._saved.read_time, self._saved.done
+        # the last unit of each second that is not delivered, and these seconds, the earliest first
+        self._last: dict[int, int] = {}
+        self._seconds: list[int] = []
+        # what is left of the second that is being delivered, and the messages of it that were taken back
+        self._due: deque[TimerUnit] = deque()
+        self._taken_back: set[str] = set()
+        # the first message of the timers' queue that is not in the timer log
+        self._next = self._replay()
+        self._skip_delivered()
+        store.save_with_checkpoints(self._saver)
+
+    # -- after a start
+
+    def _replay(self) -> int:
+        """Read the timer log; behind which message of the timers' queue it ends."""
+        end = 0
+        last: TimerUnit | None = None
+        for position, unit in self._log.units():
+            if unit.log_offset >= self._store.log.end:
+                break
+            if unit.second >= self._second:
+                self._note(unit.second, position)
+            end, last = self._log.behind(position), unit
+        self._log.cut(end)
+        newest = self._store.message_at(last.log_offset) if last else None
+        return min(
+            max(self._saved.queue_offset, newest.queue_offset + 1 if newest else 0),
+            self._store.bounds(TIMER_TOPIC, 0)[1],
+        )
+
+    def _skip_delivered(self) -> None:
+        """Go behind the last message that was delivered before a kill, where that was not saved any more."""
+        missing = {position for position in self._store.sources if self._is_timer(position)}
+        for second in sorted(self._last) if missing else ():
+            for count, unit in enumerate(self._chain(second), 1):
+                if unit.log_offset in missing:
+                    missing.remove(unit.log_offset)
+                    self._second, self._done = second, count
+            if not missing or not self._is_over(second):
+                break
+        while self._seconds and self._seconds[0] < self._second:
+            del self._last[heapq.heappop(self._seconds)]
+
+    def _is_timer(self, position: int) -> bool:
+        message = self._store.message_at(position)
+        return message is not None and message.topic == TIMER_TOPIC
+
+    # -- from the queue into the timer log
+
+    def _enqueue(self, limit: int) -> None:
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        self._next = max(self._next, queue.min)
+        while self._next < queue.max and limit > 0:
+            position, size, _ = queue.unit(self._next)
+            message = self._store.message_at(position)
+            if message is None or not message.properties.get(TIMER_OUT, "").isdecimal():
+                log.warning("message %d of %s cannot be delivered: it is damaged", self._next, TIMER_TOPIC)
+            else:
+                self._add(message, size)
+            self._next += 1
+            limit -= 1
+
+    def _add(self, message: MessageView, size: int) -> None:
+        now = _second_of(int(self._clock() * 1000))
+        second = _second_of(int(message.properties[TIMER_OUT]))
+        kind = NORMAL
+        if second - now >= _ROLL_AFTER:
+            second, kind = now + _ROLL_AFTER, kind | ROLL
+        if _TAKES_BACK in message.properties:
+            kind |= DELETE
+        second = max(second, self._second)
+        # the unit has 32 bits for the time between the two
+        written = max(now, second - _ROLL_AFTER)
+        topic = message.properties.get(Property.REAL_TOPIC, "")
+        previous = self._last.get(second, NO_UNIT)
+        unit = TimerUnit(
+            previous, kind, written, second - written, message.commit_log_offset, size, java_string_hash(topic)
+        )
+        self._note(second, self._log.append(unit))
+
+    def _note(self, second: int, position: int) -> None:
+        if second not in self._last:
+            heapq.heappush(self._seconds, second)
+        self._last[second] = position
+
+    # -- from the timer log into the real queues
+
+    def deliver(self, limit: int = 1000) -> bool:
+        """Deliver what is due now, at most ``limit`` messages; whether more of it may be left."""
+        if not self._due:
+            self._enqueue(limit)
+            self._load()
+        batch = list(islice(self._due, limit))
+        if batch:
+            for unit in batch:
+                self._deliver_one(unit)
+            self._settle()
+            self._count(len(batch))
+        more = self._next < self._store.bounds(TIMER_TOPIC, 0)[1]
+        return more or bool(self._due) or bool(self._seconds and self._is_over(self._seconds[0]))
+
+    def finish(self) -> None:
+        """Deliver what is left of a second that is partly delivered: Java would deliver all of it again."""
+        while self._due:
+            self.deliver()
+
+    def _is_over(self, second: int) -> bool:
+        return second + TIMER_PRECISION <= self._clock() * 1000
+
+    def _load(self) -> None:
+        """Begin with the next second that is over."""
+        if not self._seconds or not self._is_over(self._seconds[0]):
+            return
+        second = heapq.heappop(self._seconds)
+        units = self._chain(second)
+        del self._last[second]
+        if second != self._second:
+            self._second, self._done = second, 0
+        self._taken_back = {key for unit in units if unit.kind & ~NORMAL == DELETE and (key := self._target(unit))}
+        self._due.extend(units[self._done :])
+        self._count(0)
+
+    def _count(self, delivered: int) -> None:
+        for _ in range(delivered):
+            self._due.popleft()
+        self._done += delivered
+        if not self._due:
+            self._second, self._done = self._second + TIMER_PRECISION, 0
+
+    def _chain(self, second: int) -> list[TimerUnit]:
+        """The units of a second, in the order in which they came."""
+        units = []
+        position = self._last[second]
+        while position != NO_UNIT:
+            unit = self._log.read(position)
+            units.append(unit)
+            # a chain only ever leads back; anything else is damage
+            position = unit.previous if unit.previous < position else NO_UNIT
+        return units[::-1]
+
+    def _target(self, unit: TimerUnit) -> str | None:
+        """Which message a message takes back."""
+        message = self._store.message_at(unit.log_offset)
+        return None if message is None else message.properties.get(_TAKES_BACK)
+
+    def _deliver_one(self, unit: TimerUnit) -> None:
+        message = self._store.message_at(unit.log_offset)
+        real = real_queue(message) if message else None
+        if message is None or real is None:
+            log.warning("the timed message at %d of the log cannot be delivered: it is damaged", unit.log_offset)
+            return
+        properties = message.properties
+        if unit.kind & ROLL:
+            rolled = int(properties.get(_ROLLED, "0")) + 1
+            self._store.append(stored_again(message, TIMER_TOPIC, 0, properties | {_ROLLED: str(rolled)}))
+        elif not unit.kind & DELETE and f"{real[0]}+{message.unique_key}" not in self._taken_back:
+            kept = {name: value for name, value in properties.items() if name not in _REAL}
+            times = {_ENQUEUED: str(unit.written), _DEQUEUED: str(int(self._clock() * 1000))}
+            self._store.append(stored_again(message, *real, kept | times))
+
+    # -- the rest
+
+    def _saver(self) -> Callable[[], None]:
+        self._log.trim(self._store.log.start)
+        reached = TimerCheckpoint(self._second, self._next, self._done)
+
+        def save() -> None:
+            if reached != self._saved:
+                self._log.sync()
+                reached.save(self._path)
+                self._saved = reached
+
+        return save
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def _second_of(time: int) -> int:
+    return time // TIMER_PRECISION * TIMER_PRECISION
