@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from evenq import Message, MessageView, Producer, PushConsumer
+from evenq import MessageView, PushConsumer
 from tests.clusters import AnyCluster, create_topic
+from tests.traffic import Traffic
 from tests.waiting import wait_until
 
 MEMBER = """
@@ -51,16 +52,6 @@ def test_a_killed_members_queues_are_consumed_again_soon(
     notes = tmp_path / "victim.txt"
     notes.touch()
     command = [sys.executable, "-c", MEMBER, namesrv, group, topic, strategy, str(notes)]
-    sent = 0
-    stop = threading.Event()
-
-    def keep_sending() -> None:
-        nonlocal sent
-        with Producer(namesrv) as producer:
-            while not stop.wait(0.002):
-                assert producer.send(Message(topic, b"%d" % sent)).ok
-                sent += 1
-
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim,
         PushConsumer(namesrv, group, strategy=strategy, instance="survivor", begin="first") as survivor,
@@ -68,35 +59,34 @@ def test_a_killed_members_queues_are_consumed_again_soon(
         survivor.subscribe(topic)
         survivor.start(handler)
         assert victim.stdout is not None
-        try:
-            while len(survivor.queues) != 4 or victim.stdout.readline().strip() != "4":
-                pass
-            before = set(survivor.queues)
-            sender = threading.Thread(target=keep_sending)
-            sender.start()
-            wait_until(lambda: notes.read_text().count("\n") > 100, "messages at the victim")
-        finally:
-            victim.kill()
-        killed = time.monotonic()
-        wait_until(lambda: len(survivor.queues) == 8, lambda: f"8 queues: {survivor.queues}", 20)
-        taken = set(survivor.queues) - before
+        with Traffic(namesrv, topic) as traffic:
+            try:
+                while len(survivor.queues) != 4 or victim.stdout.readline().strip() != "4":
+                    pass
+                before = set(survivor.queues)
+                wait_until(lambda: notes.read_text().count("\n") > 100, "messages at the victim")
+            finally:
+                victim.kill()
+            killed = time.monotonic()
+            wait_until(lambda: len(survivor.queues) == 8, lambda: f"8 queues: {survivor.queues}", 20)
+            taken = set(survivor.queues) - before
 
-        def reached() -> bool:
+            def reached() -> bool:
+                with lock:
+                    return {message.queue for at, message in survived if at > killed} >= taken
+
+            wait_until(reached, "messages of all the victim's queues", 20)
+            assert time.monotonic() - killed < 10
+
+        def everything() -> Counter[str]:
             with lock:
-                return {message.queue for at, message in survived if at > killed} >= taken
+                mine = [message.body.decode() for _, message in survived]
+            return Counter(mine + notes.read_text().split())
 
-        wait_until(reached, "messages of all the victim's queues", 20)
-        assert time.monotonic() - killed < 10
-        stop.set()
-        sender.join()
-
-        def everything() -> Counter[int]:
-            with lock:
-                return Counter([int(message.body) for _, message in survived] + [*map(int, notes.read_text().split())])
-
+        sent = len(traffic.sent)
         wait_until(lambda: len(everything()) == sent, lambda: f"{sent} messages: {len(everything())}", 20)
-    # it commits every 5 s, and had not: what it had consumed is not known to anybody, and comes again. Beyond that,
-    # nothing does: no message came three times, and none twice to the survivor.
+    # What the victim had consumed and not committed is not known to anybody, and comes again. Beyond that nothing
+    # does: no message came three times, and none twice to the survivor.
     assert max(everything().values()) <= 2
     bodies = [message.body for _, message in survived]
     assert len(bodies) == len(set(bodies))

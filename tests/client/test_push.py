@@ -16,6 +16,7 @@ from evenq.balance import Plan, assign
 from evenq.balance.measures import least_moves, moved
 from evenq.client.settings import Intervals
 from tests.clusters import AnyCluster, create_topic
+from tests.traffic import Traffic
 from tests.waiting import wait_until
 
 
@@ -51,6 +52,13 @@ class Group:
 
     def leave(self, name: str) -> None:
         self.members.pop(name).close()
+
+    def change(self, what: str, strategy: str) -> None:
+        """``+name`` joins, ``-name`` leaves."""
+        if what[0] == "+":
+            self.join(what[1:], strategy=strategy)
+        else:
+            self.leave(what[1:])
 
     def crash(self, name: str) -> None:
         """What a kill looks like to the brokers: the connections are gone, nothing was handed over."""
@@ -155,68 +163,28 @@ def test_nothing_twice_and_nothing_lost_while_members_come_and_go(crowd: Group, 
     crowd.join("c1", strategy=strategy)
     crowd.join("c2", strategy=strategy)
     crowd.wait_shared(strategy)
-    sent: list[bytes] = []
-    stop = threading.Event()
-
-    def keep_sending() -> None:
-        with Producer(crowd.namesrv) as producer:
-            while not stop.wait(0.001):
-                body = b"m-%d" % len(sent)
-                assert producer.send(Message(crowd.topic, body)).ok
-                sent.append(body)
-
-    sender = threading.Thread(target=keep_sending)
-    sender.start()
-    try:
-        for change in (
-            lambda: crowd.join("c3", strategy=strategy),
-            lambda: crowd.leave("c1"),
-            lambda: crowd.join("c1", strategy=strategy),
-            lambda: crowd.leave("c2"),
-        ):
-            before = len(sent)
-            change()
+    with Traffic(crowd.namesrv, crowd.topic) as traffic:
+        for change in ("+c3", "-c1", "+c1", "-c2"):
+            crowd.change(change, strategy)
             crowd.wait_shared(strategy)
-            wait_until(lambda before=before: len(sent) > before + 50, "messages sent meanwhile")  # type: ignore[misc]
-    finally:
-        stop.set()
-        sender.join()
-    crowd.wait_for(len(sent))
-    assert sorted(crowd.bodies) == sorted(sent)
+            traffic.flow(50)
+    crowd.wait_for(len(traffic.sent))
+    assert sorted(crowd.bodies) == sorted(traffic.sent)
     assert all(plan for _, plan in crowd.plans)
 
 
 def test_sticky_moves_the_least_and_nothing_comes_twice(crowd: Group) -> None:
     crowd.join("c1", strategy="STICKY")
     crowd.wait_even()
-    sent: list[bytes] = []
-    stop = threading.Event()
-
-    def keep_sending() -> None:
-        with Producer(crowd.namesrv) as producer:
-            while not stop.wait(0.001):
-                body = b"m-%d" % len(sent)
-                assert producer.send(Message(crowd.topic, body)).ok
-                sent.append(body)
-
-    sender = threading.Thread(target=keep_sending)
-    sender.start()
-    try:
+    with Traffic(crowd.namesrv, crowd.topic) as traffic:
         for change in ("+c2", "+c3", "-c1", "+c4", "+c1", "-c3"):
             before = crowd.held()
-            name = change[1:]
-            if change[0] == "+":
-                crowd.join(name, strategy="STICKY")
-            else:
-                crowd.leave(name)
+            crowd.change(change, "STICKY")
             after = crowd.wait_even()
             queues = [queue for held in after.values() for queue in held]
             assert len(moved(before, after)) == least_moves(before, after, queues), change
-    finally:
-        stop.set()
-        sender.join()
-    crowd.wait_for(len(sent))
-    assert sorted(crowd.bodies) == sorted(sent)
+    crowd.wait_for(len(traffic.sent))
+    assert sorted(crowd.bodies) == sorted(traffic.sent)
 
 
 def test_a_kept_queue_is_not_in_any_plan_to_lose(crowd: Group) -> None:

@@ -7,12 +7,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq import MessageQueue, MessageView, PushConsumer
 from evenq.balance import assign
 from evenq.model import Begin
 from tests.clusters import AnyCluster, create_topic
 from tests.realmq import JavaHost
 from tests.realmq.clients import JavaMember
+from tests.traffic import Traffic
 from tests.waiting import wait_until
 
 QUEUES = 8
@@ -88,19 +89,7 @@ def test_each_queue_has_one_holder_and_nothing_is_lost(
         crowd.join("java-1", java)
         crowd.join("py-2")
         crowd.wait_shared()
-        sent: list[bytes] = []
-        stop = threading.Event()
-
-        def keep_sending() -> None:
-            with Producer(crowd.namesrv) as producer:
-                while not stop.wait(0.002):
-                    body = b"m-%d" % len(sent)
-                    assert producer.send(Message(topic, body)).ok
-                    sent.append(body)
-
-        sender = threading.Thread(target=keep_sending)
-        sender.start()
-        try:
+        with Traffic(crowd.namesrv, topic) as traffic:
             for change in ("-py-2", "+java-2", "-java-1", "+py-3"):
                 name = change[1:]
                 if change.startswith("-"):
@@ -108,11 +97,8 @@ def test_each_queue_has_one_holder_and_nothing_is_lost(
                 else:
                     crowd.join(name, java if name.startswith("java") else None)
                 crowd.wait_shared()
-                enough = len(sent) + 50
-                wait_until(lambda enough=enough: len(sent) >= enough, "messages sent meanwhile")  # type: ignore[misc]
-        finally:
-            stop.set()
-            sender.join()
-        wait_until(lambda: set(crowd.consumed()) >= set(sent), lambda: f"{len(sent)}: {len(set(crowd.consumed()))}", 60)
+                traffic.flow(50)
+        sent = set(traffic.sent)
+        wait_until(lambda: set(crowd.consumed()) >= sent, lambda: f"{len(sent)}: {len(set(crowd.consumed()))}", 60)
         for member in crowd.java.values():
             member.stop()
