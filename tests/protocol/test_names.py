@@ -44,6 +44,8 @@ def test_a_namespace_is_put_on_once_and_taken_off_again(namespace: str, name: st
     assert without_namespace("other-" + namespace, wire) == wire
 
 
-@pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "TBW102"])
+@pytest.mark.parametrize(
+    "topic", ["RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "TBW102", "DefaultCluster_REPLY_TOPIC"]
+)
 def test_what_is_rocketmqs_own_has_no_namespace(topic: str) -> None:
     assert with_namespace("shop", topic) == topic

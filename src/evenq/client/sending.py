@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from evenq.errors import (
@@ -21,7 +21,7 @@ from evenq.errors import (
 from evenq.model import MessageQueue
 from evenq.protocol.codes import ResponseCode
 
-__all__ = ["Choice", "Tries"]
+__all__ = ["Choice", "Failure", "Tries"]
 
 T = TypeVar("T")
 
@@ -46,55 +46,88 @@ class Choice(Protocol):
     def record(self, broker: str, latency_ms: float, *, failed: bool, reachable: bool) -> None: ...
 
 
-@dataclass(slots=True)
-class Tries:
-    """The budget of one send: so many tries, within so many seconds in all."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A try that failed."""
 
-    topic: str
-    tries: int
+    queue: MessageQueue
     seconds: float
-    clock: Callable[[], float] = time.monotonic
-    attempts: list[Attempt] = field(default_factory=list)
+    error: RemoteError
+
+
+class Tries:
+    """The budget of one send: so many tries, within so many seconds in all, from ``began`` on."""
+
+    __slots__ = ("_clock", "_deadline", "_tries", "attempts", "seconds", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        tries: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        began: float | None = None,
+    ) -> None:
+        self.topic = topic
+        self.seconds = seconds
+        self.attempts: list[Attempt] = []
+        self._tries = tries
+        self._clock = clock
+        self._deadline = (clock() if began is None else began) + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self._deadline - self._clock()
 
     async def run(
         self,
         choice: Choice,
         attempt: Callable[[MessageQueue, float], Awaitable[T]],
         stale: Callable[[], Awaitable[None]],
+        failed: Failure | None = None,
     ) -> T:
-        """Try until ``attempt(queue, seconds left)`` succeeds.
+        """Try until ``attempt(queue, seconds left)`` succeeds; ``failed`` is a try that was made before.
 
         ``stale`` is called when a broker says that the topic is not there or may not be written: the route is old.
         An error that no other try can mend is raised as it is.
         """
-        deadline = self.clock() + self.seconds
-        last_broker: str | None = None
-        for _ in range(self.tries):
-            queue = choice.choose(last_broker)
-            began = self.clock()
-            if began >= deadline:
-                raise SendTimeout(self.topic, self.attempts, self._advice())
+        while True:
+            if failed is not None:
+                await self._learn(failed, choice, stale)
+            if len(self.attempts) >= self._tries or self.left <= 0:
+                raise self._given_up()
+            queue = choice.choose(self.attempts[-1].broker if self.attempts else None)
+            began = self._clock()
             try:
-                result = await attempt(queue, deadline - began)
+                result = await attempt(queue, self.left)
             except RemoteError as error:
-                if not _worth_another_try(error):
-                    raise
-                took = self.clock() - began
-                reachable = not isinstance(error, ConnectError | RequestTimeout)
-                choice.record(queue.broker, took * 1000, failed=True, reachable=reachable)
-                self.attempts.append(Attempt(queue.broker, took, str(error)))
-                last_broker = queue.broker
-                if isinstance(error, TopicNotFound | NoPermission):
-                    await stale()
+                failed = Failure(queue, self._clock() - began, error)
             else:
-                choice.record(queue.broker, (self.clock() - began) * 1000, failed=False, reachable=True)
+                choice.record(queue.broker, (self._clock() - began) * 1000, failed=False, reachable=True)
                 return result
-        if self.clock() >= deadline:
-            raise SendTimeout(self.topic, self.attempts, self._advice())
-        raise SendFailed(self.topic, self.attempts)
 
-    def _advice(self) -> str:
-        return f"All of its {self.seconds:.3f} s were used up: give it more, or look at the brokers named"
+    def timed_out(self) -> SendTimeout:
+        return SendTimeout(
+            self.topic,
+            self.attempts,
+            f"All of its {self.seconds:.3f} s were used up: give it more, or look at the brokers named",
+        )
+
+    async def _learn(self, failed: Failure, choice: Choice, stale: Callable[[], Awaitable[None]]) -> None:
+        error = failed.error
+        if not _worth_another_try(error):
+            raise error
+        broker, seconds = failed.queue.broker, failed.seconds
+        reachable = not isinstance(error, ConnectError | RequestTimeout)
+        choice.record(broker, seconds * 1000, failed=True, reachable=reachable)
+        self.attempts.append(Attempt(broker, seconds, str(error)))
+        if isinstance(error, TopicNotFound | NoPermission):
+            await stale()
+
+    def _given_up(self) -> SendFailed:
+        return self.timed_out() if self.left <= 0 else SendFailed(self.topic, self.attempts)
 
 
 def _worth_another_try(error: RemoteError) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from evenq.errors import ArgumentError, ProtocolError
 
-__all__ = ["BatchEntry", "decode_batch", "encode_batch"]
+__all__ = ["BatchEntry", "decode_batch", "encode_batch", "encode_entry"]
 
 _HEAD = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
@@ -27,20 +27,23 @@ class BatchEntry(msgspec.Struct, frozen=True, gc=False):
     flag: int = 0
 
 
+def encode_entry(body: bytes, properties: str = "", flag: int = 0) -> bytes:
+    """One message of a batch. The body of a batch is nothing but these, one after the other."""
+    tail = properties.encode()
+    if len(tail) > 0x7FFF:
+        raise ArgumentError("properties", f"{len(tail)} bytes", "all properties together may have 32767 bytes")
+    size = len(body)
+    head = _HEAD.pack(_HEAD.size + size + 2 + len(tail), 0, 0, flag, size)
+    return b"".join((head, body, _SHORT.pack(len(tail)), tail))
+
+
 def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
     """The body of a batch.
 
     >>> decode_batch(encode_batch([BatchEntry(b"a"), BatchEntry(b"b", "KEYS\\x01k\\x02")]))[1].properties
     'KEYS\\x01k\\x02'
     """
-    parts: list[bytes] = []
-    for entry in entries:
-        body, tail = entry.body, entry.properties.encode()
-        if len(tail) > 0x7FFF:
-            raise ArgumentError("properties", f"{len(tail)} bytes", "all properties together may have 32767 bytes")
-        size = _HEAD.size + len(body) + 2 + len(tail)
-        parts += (_HEAD.pack(size, 0, 0, entry.flag, len(body)), body, _SHORT.pack(len(tail)), tail)
-    return b"".join(parts)
+    return b"".join([encode_entry(entry.body, entry.properties, entry.flag) for entry in entries])
 
 
 def decode_batch(data: bytes) -> list[BatchEntry]:

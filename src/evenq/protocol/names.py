@@ -26,6 +26,8 @@ NOT_FOR_SENDING = frozenset(
 )
 _SYSTEM = NOT_FOR_SENDING.union("TBW102 BenchmarkTest RMQ_SYS_TRACE_TOPIC CHECKPOINT_TOPIC".split())
 _SYSTEM_PREFIX = "rmq_sys_"
+# every cluster has one topic for replies, whoever asked
+_REPLY_POSTFIX = "_REPLY_TOPIC"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _TOPIC_LIMIT = 127
@@ -64,7 +66,7 @@ def _error(kind: str, name: str, limit: int) -> str | None:
 
 def is_system_topic(topic: str) -> bool:
     """Whether a topic is RocketMQ's own, the same in every namespace."""
-    return topic in _SYSTEM or topic.startswith(_SYSTEM_PREFIX)
+    return topic in _SYSTEM or topic.startswith(_SYSTEM_PREFIX) or topic.endswith(_REPLY_POSTFIX)
 
 
 def with_namespace(namespace: str, name: str) -> str:
