@@ -6,13 +6,13 @@ import pytest
 
 PUBLIC = {
     "evenq": """
-        Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LocalError
+        Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LitePullConsumer LocalError
         MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission OffsetsLost Producer
         ProtocolError PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry
         SendFailed SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance
         protocol testing
     """,
-    "evenq.aio": "Admin Producer PushConsumer",
+    "evenq.aio": "Admin LitePullConsumer Producer PushConsumer",
 }
 
 

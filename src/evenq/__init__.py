@@ -18,7 +18,7 @@ from evenq._version import __version__
 from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
 from evenq.client.dispatch import Retry
 from evenq.client.settings import FlowControl, Intervals, Timeouts
-from evenq.client.sync import Admin, Producer, PushConsumer
+from evenq.client.sync import Admin, LitePullConsumer, Producer, PushConsumer
 from evenq.errors import (
     ArgumentError,
     ConnectError,
@@ -49,6 +49,7 @@ __all__ = [
     "FlowControl",
     "HashSelector",
     "Intervals",
+    "LitePullConsumer",
     "LocalError",
     "MachineRoomSelector",
     "Message",

@@ -8,6 +8,7 @@ from collections import deque
 
 from evenq.client.reading import Chunk
 from evenq.client.settings import FlowControl
+from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 
 __all__ = ["Buffer"]
@@ -87,7 +88,7 @@ class Buffer:
         self._update_room()
 
     def look(self, limit: int) -> list[Chunk]:
-        """The chunks that come next, with about ``limit`` offsets; the first one only from ``given`` on.
+        """The chunks that come next, ``limit`` messages at most.
 
         Nothing is given by that: :meth:`hand` says what the caller gets.
         """
@@ -96,8 +97,8 @@ class Buffer:
         for chunk in self._chunks:
             if limit <= 0:
                 break
-            found.append(chunk)
-            limit -= len(chunk)
+            found.append(chunk if len(chunk) <= limit else chunk.first(limit))
+            limit -= len(found[-1])
         return found
 
     def hand(self, epoch: int, stop: int) -> bool:
@@ -111,6 +112,18 @@ class Buffer:
     def finish(self) -> None:
         """The caller has done with everything that it got."""
         self.done = self.given
+
+    def finished(self, offset: int) -> Buffer:
+        """The caller has done with what lies before ``offset``."""
+        if not self.committed <= offset <= self.given:
+            remedy = f"give an offset from {self.committed} (stored already) to {self.given} (given so far)"
+            raise ArgumentError("offsets", {self.queue: offset}, remedy)
+        self.done = offset
+        return self
+
+    def take_back(self) -> None:
+        """What the caller has got and not finished counts as not given."""
+        self.given = self.done
 
     def drop(self) -> None:
         """Give nothing more."""

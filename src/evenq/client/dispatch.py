@@ -14,7 +14,7 @@ from evenq.client.holding import Holding
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
 
-__all__ = ["Dispatcher", "Handler", "Listener", "Retry", "listener"]
+__all__ = ["Dispatcher", "Handler", "Listener", "Retry", "is_async", "listener"]
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +39,16 @@ Handler = Callable[[list[MessageView]], "Retry | None"] | Callable[[list[Message
 Listener = Callable[[list[MessageView]], Awaitable["Retry | None"]]
 
 
+def is_async(function: object) -> bool:
+    """Whether a call of it gives something to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def listener(handler: Handler, pool: ThreadPoolExecutor) -> Listener:
     """The handler as a coroutine function: a plain function runs in ``pool``, a coroutine function in the loop."""
     if not callable(handler):
         raise ArgumentError("handler", handler, "give a function that takes a list of messages")
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+    if is_async(handler):
         return cast("Listener", handler)
     plain = cast("Callable[[list[MessageView]], Retry | None]", handler)
 

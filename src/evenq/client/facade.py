@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from evenq.balance import on_behalf_of
 from evenq.errors import StateError
 
-__all__ = ["Facade", "blocking", "mirrors", "pending"]
+__all__ = ["Facade", "blocking", "mirrors", "pending", "plain"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -140,6 +140,16 @@ def blocking(method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]]) -> Cal
     @functools.wraps(method)
     def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._wait(method(self._inner, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def plain(method: Callable[Concatenate[I, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The sync form of a method that is not async."""
+
+    @functools.wraps(method)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._in_loop(functools.partial(method, self._inner), *args, **kwargs)
 
     return cast("Callable[Concatenate[Any, P], T]", call)
 

@@ -76,8 +76,13 @@ class Intake:
         for buffer in self._buffers.values():
             buffer.finish()
 
+    def take_back(self) -> None:
+        """What it was given and has not done will come again."""
+        for buffer in self._buffers.values():
+            buffer.take_back()
+
     async def look(self, limit: int, timeout: float) -> list[Shown]:
-        """What comes next, about ``limit`` offsets; nothing when nothing came within ``timeout`` seconds."""
+        """What comes next, ``limit`` messages at most; nothing when nothing came within ``timeout`` seconds."""
         if self._auto_commit:
             self.finish()
         for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:

@@ -71,6 +71,11 @@ class Chunk:
         """How many offsets it covers: at least as many as it has records."""
         return self.stop - self.start
 
+    def first(self, count: int) -> Chunk:
+        """The first so many records."""
+        starts = split_records(self.body)
+        return self if count >= len(starts) else self.up_to(_offset_at(self.body, starts[count]))
+
     def up_to(self, stop: int) -> Chunk:
         """What lies before ``stop``."""
         return self if stop >= self.stop else Chunk(self.queue, self.start, stop, self.body[: self._at(stop)])
@@ -83,8 +88,14 @@ class Chunk:
         """Where the first record begins that has this offset or a later one; records are in order."""
         body = self.body
         starts = split_records(body)
-        found = bisect_left(starts, offset, key=lambda at: _OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0])
+        found = bisect_left(starts, offset, key=lambda at: _offset_at(body, at))
         return starts[found] if found < len(starts) else len(body)
+
+
+def _offset_at(body: bytes, at: int) -> int:
+    """The queue offset of the record that begins there."""
+    offset: int = _OFFSET.unpack_from(body, at + QUEUE_OFFSET_AT)[0]
+    return offset
 
 
 class Pace:

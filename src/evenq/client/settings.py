@@ -46,11 +46,13 @@ class Intervals:
     commit: float = 5.0
     # hand-over locks last 60 s on the broker
     renew_locks: float = 20.0
+    # before the first look at a topic whose queues are watched; the next ones follow every `routes` seconds
+    first_look: float = 10.0
 
     def __post_init__(self) -> None:
         _positive(
             self, heartbeat=self.heartbeat, routes=self.routes, rebalance=self.rebalance,
-            commit=self.commit, renew_locks=self.renew_locks,
+            commit=self.commit, renew_locks=self.renew_locks, first_look=self.first_look,
         )  # fmt: skip
 
 

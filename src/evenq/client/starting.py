@@ -9,9 +9,16 @@ from evenq.client.remote import Remote
 from evenq.errors import ArgumentError
 from evenq.model import Begin, MessageQueue
 
-__all__ = ["StartingPoint"]
+__all__ = ["StartingPoint", "milliseconds"]
 
 _NAMES = {"last": Begin.LAST, "first": Begin.FIRST}
+
+
+def milliseconds(when: datetime, argument: str) -> int:
+    """A time as brokers count it; ``argument`` is its name, should it have no time zone."""
+    if when.tzinfo is None:
+        raise ArgumentError(argument, when, "give a datetime with a time zone, e.g. datetime.now(UTC)")
+    return round(when.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +32,7 @@ class StartingPoint:
     def of(cls, begin: str | datetime) -> StartingPoint:
         """Read what users give: ``"last"``, ``"first"``, or a datetime with a time zone."""
         if isinstance(begin, datetime):
-            if begin.tzinfo is None:
-                raise ArgumentError("begin", begin, "give a datetime with a time zone, e.g. datetime.now(UTC)")
-            return cls(Begin.TIMESTAMP, round(begin.timestamp() * 1000))
+            return cls(Begin.TIMESTAMP, milliseconds(begin, "begin"))
         if begin not in _NAMES:
             raise ArgumentError("begin", begin, "give 'last', 'first' or a datetime")
         return cls(_NAMES[begin])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
-from evenq.balance import Plan
-from evenq.client import admin, producer, push
-from evenq.client.dispatch import Handler
+from evenq.client import admin, producer
 from evenq.client.facade import Facade, blocking, mirrors, pending
-from evenq.model import MessageQueue
+from evenq.client.sync_consumers import LitePullConsumer, PushConsumer
 
-__all__ = ["Admin", "Producer", "PushConsumer"]
+__all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer"]
 
 
 class Admin(Facade[admin.Admin]):
@@ -67,43 +63,3 @@ class Producer(Facade[producer.Producer]):
     @property
     def client_id(self) -> str:
         return self._inner.client_id
-
-
-class PushConsumer(Facade[push.PushConsumer]):
-    __doc__ = push.PushConsumer.__doc__
-
-    @mirrors(push.PushConsumer)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(push.PushConsumer(*args, **kwargs))
-        self._stopped = threading.Event()
-
-    start = blocking(push.PushConsumer.start)
-
-    def subscribe(self, topic: str, expression: str = "*") -> None:
-        """Add a topic: all of it, or the messages with certain tags (``"paid || refunded"``)."""
-        self._in_loop(self._inner.subscribe, topic, expression)
-
-    def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
-        """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
-        self._in_loop(self._inner.on_rebalance, listener)
-
-    def run(self, handler: Handler) -> None:
-        """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
-        self.start(handler)
-        try:
-            self._stopped.wait()
-        finally:
-            self.close()
-
-    def stop(self) -> None:
-        """End :meth:`run`. May be called from any thread, and from a handler."""
-        self._stopped.set()
-
-    @property
-    def client_id(self) -> str:
-        return self._inner.client_id
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """The queues that this member holds now."""
-        return self._inner.queues
