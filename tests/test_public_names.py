@@ -6,11 +6,12 @@ import pytest
 
 PUBLIC = {
     "evenq": """
-        Admin ArgumentError ConnectError EvenqError FlowControl HashSelector Intervals LitePullConsumer LocalError
-        MachineRoomSelector Message MessageModel MessageQueue MessageView NoPermission OffsetsLost Producer
-        ProtocolError PushConsumer RandomSelector RecordError RefusedError RemoteError RequestTimeout Retry
-        SendFailed SendResult SendStatus SendTimeout StateError Timeouts TopicNotFound __version__ aio balance
-        protocol testing
+        Admin ArgumentError ConnectError Credentials EvenqError FlowControl HashSelector Intervals
+        LitePullConsumer LocalError MachineRoomSelector Message MessageModel MessageQueue MessageView
+        NoPermission NoReply OffsetsLost PartlySent Producer ProtocolError PushConsumer RandomSelector
+        RecordError RefusedError RemoteError RequestTimeout Retry SendFailed SendResult SendStatus
+        SendTimeout StateError Timeouts Tls TopicNotFound TransactionResult TransactionState __version__ aio
+        balance protocol testing
     """,
     "evenq.aio": "Admin LitePullConsumer Producer PushConsumer",
 }

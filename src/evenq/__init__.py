@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from evenq._version import __version__
 from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
+from evenq.client.acl import Credentials
 from evenq.client.dispatch import Retry
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.client.sync import Admin, LitePullConsumer, Producer, PushConsumer
+from evenq.client.tls import Tls
 from evenq.errors import (
     ArgumentError,
     ConnectError,
@@ -36,7 +38,16 @@ from evenq.errors import (
     StateError,
     TopicNotFound,
 )
-from evenq.model import Message, MessageModel, MessageQueue, MessageView, SendResult, SendStatus
+from evenq.model import (
+    Message,
+    MessageModel,
+    MessageQueue,
+    MessageView,
+    SendResult,
+    SendStatus,
+    TransactionResult,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
     from evenq import aio, balance, protocol, testing
@@ -45,6 +56,7 @@ __all__ = [
     "Admin",
     "ArgumentError",
     "ConnectError",
+    "Credentials",
     "EvenqError",
     "FlowControl",
     "HashSelector",
@@ -57,7 +69,9 @@ __all__ = [
     "MessageQueue",
     "MessageView",
     "NoPermission",
+    "NoReply",
     "OffsetsLost",
+    "PartlySent",
     "Producer",
     "ProtocolError",
     "PushConsumer",
@@ -73,7 +87,10 @@ __all__ = [
     "SendTimeout",
     "StateError",
     "Timeouts",
+    "Tls",
     "TopicNotFound",
+    "TransactionResult",
+    "TransactionState",
     "__version__",
     "aio",
     "balance",

@@ -8,6 +8,8 @@ import concurrent.futures
 import functools
 import os
 import threading
+from asyncio.events import _get_running_loop
+from collections import deque
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
@@ -15,7 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from evenq.balance import on_behalf_of
 from evenq.errors import StateError
 
-__all__ = ["Facade", "blocking", "mirrors", "pending", "plain"]
+__all__ = ["Facade", "awaited", "blocking", "mirrors", "plain"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,9 +33,25 @@ class _LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
+        # calls from other threads, and whether the loop has been told that there are some
+        self._calls: deque[Callable[[], None]] = deque()
+        self._told = False
         self._thread = threading.Thread(target=self._run, name="evenq", daemon=True)
         self._thread.start()
         atexit.register(self._stop)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """For any thread: let ``call`` run in the loop, in order. Calls close together cost one wake-up."""
+        self._calls.append(call)
+        if not self._told:
+            self._told = True
+            self.loop.call_soon_threadsafe(self._make_calls)
+
+    def _make_calls(self) -> None:
+        # first this: a call that is added from now on tells the loop again
+        self._told = False
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
 
     def _run(self) -> None:
         self.loop.run_forever()
@@ -58,13 +76,13 @@ _lock = threading.Lock()
 _thread: _LoopThread | None = None
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop_thread() -> _LoopThread:
     """The loop of this process. A fork does not inherit its thread, so the child gets one of its own."""
     global _thread
     with _lock:
         if _thread is None or _thread.pid != os.getpid():
             _thread = _LoopThread()
-        return _thread.loop
+        return _thread
 
 
 class _Inner(Protocol):
@@ -101,10 +119,31 @@ class Facade(Generic[I]):
             raise
         # round robin counts by thread: the task that sends must know which thread it sends for
         with on_behalf_of(threading.current_thread()):
-            return asyncio.run_coroutine_threadsafe(work, _loop())
+            return asyncio.run_coroutine_threadsafe(work, _loop_thread().loop)
+
+    def _begin(
+        self, method: Callable[Concatenate[I, concurrent.futures.Future[T], P], None], *args: P.args, **kwargs: P.kwargs
+    ) -> concurrent.futures.Future[T]:
+        """Call a method that takes a promise to keep, where the async object lives: no task is made."""
+        self._check()
+        inner, sender = self._inner, threading.current_thread()
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    with on_behalf_of(sender):
+                        method(inner, future, *args, **kwargs)
+                except Exception as error:  # noqa: BLE001 - it is the caller's
+                    future.set_exception(error)
+
+        _loop_thread().soon(call)
+        return future
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self._submit(work)
+        return self._result(self._submit(work))
+
+    def _result(self, future: concurrent.futures.Future[T]) -> T:
         try:
             return future.result()
         except BaseException:
@@ -127,11 +166,8 @@ class Facade(Generic[I]):
                 f"this {kind} was made in process {self._pid} and cannot be used in its fork {os.getpid()}: "
                 "make a new one here"
             )
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise StateError(f"evenq.{kind} would block the running event loop: use evenq.aio.{kind} here")
+        if _get_running_loop() is not None:
+            raise StateError(f"evenq.{kind} would block the running event loop: use evenq.aio.{kind} here")
 
 
 def blocking(method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
@@ -154,16 +190,19 @@ def plain(method: Callable[Concatenate[I, P], T]) -> Callable[Concatenate[Any, P
     return cast("Callable[Concatenate[Any, P], T]", call)
 
 
-def pending(
-    method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], concurrent.futures.Future[T]]:
-    """The same, giving a :class:`concurrent.futures.Future` at once."""
+def awaited(
+    begin: Callable[Concatenate[I, concurrent.futures.Future[T], P], None], like: Callable[..., Any]
+) -> Callable[Concatenate[Any, P], T]:
+    """The sync form of a method that takes a promise: waits until it is kept.
 
-    @functools.wraps(method)
-    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
-        return self._submit(method(self._inner, *args, **kwargs))
+    ``like`` is the async method whose documentation it shares.
+    """
 
-    return cast("Callable[Concatenate[Any, P], concurrent.futures.Future[T]]", call)
+    @functools.wraps(like)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._result(self._begin(begin, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
 
 
 def mirrors(original: Callable[P, Any]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, cast
 
+from evenq.balance import SelectorLike
 from evenq.client import admin, producer
-from evenq.client.facade import Facade, blocking, mirrors, pending
+from evenq.client.dispatch import is_async
+from evenq.client.facade import Facade, awaited, blocking, mirrors
 from evenq.client.sync_consumers import LitePullConsumer, PushConsumer
+from evenq.client.transactions import Execute, transaction_id
+from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 
 __all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer"]
+
+# Messages that send_async lets be on their way at a time.
+ROOM = 2048
 
 
 class Admin(Facade[admin.Admin]):
@@ -55,10 +65,51 @@ class Producer(Facade[producer.Producer]):
     @mirrors(producer.Producer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(producer.Producer(*args, **kwargs))
+        # a token for each message that may be on its way: whoever sends faster than brokers store waits for one
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(ROOM):
+            self._room.put(None)
         self._wait(self._inner.start())
 
-    send = blocking(producer.Producer.send)
-    send_async = pending(producer.Producer.send)
+    send = awaited(producer.Producer._begin, like=producer.Producer.send)
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        selector: SelectorLike | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> Future[SendResult]:
+        """Begin to send, and give the future of the receipt. Waits while very many are on their way."""
+        self._check()
+        self._room.get()
+        future = self._begin(
+            producer.Producer._begin, message, selector=selector, arg=arg, queue=queue, timeout=timeout
+        )
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: Future[SendResult]) -> None:
+        self._room.put(None)
+
+    send_oneway = blocking(producer.Producer.send_oneway)
+    send_batch = blocking(producer.Producer.send_batch)
+    request = blocking(producer.Producer.request)
+    reply = blocking(producer.Producer.reply)
+    flush = blocking(producer.Producer.flush)
+
+    @functools.wraps(producer.Producer.send_in_transaction)
+    def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout: float | None = None
+    ) -> TransactionResult:
+        # a plain function runs in the caller's own thread: that is where its database session lives
+        if is_async(execute):
+            return self._wait(self._inner.send_in_transaction(message, execute, timeout=timeout))
+        half = self._wait(self._inner._begin_transaction(message, timeout))
+        state = execute(message, transaction_id(half)) if half.ok else TransactionState.ROLLBACK
+        return self._wait(self._inner._end_transaction(message, half, cast("TransactionState", state)))
 
     @property
     def client_id(self) -> str:
