@@ -5,20 +5,62 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from evenq.errors import EvenqError
 
-__all__ = ["COMMANDS", "main"]
-
-# In the order of the help. Each is a function of the same name in `evenq.cli.<name>`.
-COMMANDS = ("demo", "serve", "simulate")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line. A mistake of the user or of a peer is one line on standard error, and exit code 2."""
+if TYPE_CHECKING:
     import typer
 
+__all__ = ["COMMANDS", "main"]
+
+# In the order of the help. Each is a function of the same name in `evenq.cli.<name>`, or, with commands of its own,
+# the `app` there.
+COMMANDS = ("demo", "serve", "send", "topic", "group", "message", "cluster", "simulate")
+
+MISTAKE = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and end the process.
+
+    A mistake of the user or of a peer is one line on standard error and exit code 2; Ctrl-C is 130, without a word.
+    """
+    import typer
+
+    # what users do wrong on a command line, by the root of its errors, which typer does not name
+    usage_error = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        # in this mode typer leaves errors to us, and a command's exit code comes back as a value
+        code = _app(arguments)(args=arguments, prog_name="evenq", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
+    except EvenqError as error:
+        _complain(str(error))
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except usage_error as error:
+        context = getattr(error, "ctx", None)
+        _complain(error.format_message(), f" (see {context.command_path} --help)" if context else "")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str, hint: str = "") -> NoReturn:
+    """Say what is wrong in one line, whatever it was written on, and end the process.
+
+    There is nothing to say where a command was given no arguments: its help is on the screen already.
+    """
+    if text:
+        print(f"evenq: error: {' '.join(text.split())}{hint}", file=sys.stderr)
+    sys.exit(MISTAKE)
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """The command line, with the command that is asked for, or all of them where none is named."""
+    import typer
+
     app = typer.Typer(
         name="evenq",
         help="RocketMQ's load balancing in Python: brokers, groups, and what a rebalance costs.",
@@ -30,9 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     app.callback()(lambda: None)
     wanted = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
     for name in wanted:
-        app.command(name)(getattr(importlib.import_module(f"evenq.cli.{name}"), name))
-    try:
-        app(args=arguments)
-    except EvenqError as error:
-        print(f"evenq: error: {error}", file=sys.stderr)
-        sys.exit(2)
+        module = importlib.import_module(f"evenq.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app

@@ -1,0 +1,83 @@
+"""``evenq group``."""
+
+from __future__ import annotations
+
+from evenq import Message, Producer, PushConsumer
+from tests.cli.conftest import Evenq
+from tests.client.admin.real_only import real_only
+from tests.clusters import AnyCluster, create_topic
+from tests.waiting import wait_until
+
+
+def test_a_group_from_beginning_to_end(at_cluster: Evenq, group: str) -> None:
+    evenq = at_cluster
+    made = evenq.json("group", "create", group, "--max-retries", "3")
+    assert made == [
+        {
+            "group": group,
+            "brokers": ["broker-a", "broker-b"],
+            "consume": True,
+            "broadcast": True,
+            "max_retries": 3,
+            "retry_queues": 1,
+        }
+    ]
+    assert made[0] in evenq.json("group", "list")
+    assert evenq("group", "update", group, "--no-consume")[1].split() == [
+        group, "no", "3", "1", "broker-a,", "broker-b",
+    ]  # fmt: skip
+    assert evenq("group", "members", group) == [f"group {group} has no members online"]
+    assert "it is there already" in evenq.error("group", "create", group)
+    assert evenq("group", "delete", group) == [f"group {group} is deleted"]
+    assert not [each for each in evenq.json("group", "list") if each["group"] == group]
+    assert "no broker knows this consumer group" in evenq.error("group", "delete", group)
+
+
+def test_members_and_subscriptions_are_shown(
+    at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str
+) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    with PushConsumer(any_cluster.namesrv, group, instance="c1") as consumer:
+        consumer.subscribe(topic, "paid")
+        consumer.start(lambda messages: None)
+        found = wait_until(lambda: at_cluster.json("group", "members", group)["members"], "a member")
+        assert [each["client_id"] for each in found] == [consumer.client_id]
+        lines = at_cluster("group", "members", group)
+        assert lines[1].split()[0] == consumer.client_id
+        assert [topic, "paid"] in [line.split() for line in lines]
+
+
+def test_a_group_is_moved(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    with Producer(any_cluster.namesrv) as producer:
+        for _ in range(4):
+            producer.send(Message(topic, b"x"))
+    at_cluster("group", "create", group)
+
+    def moved(*arguments: str) -> list[list[str]]:
+        return [line.split() for line in at_cluster("group", "reset", group, topic, *arguments)[1:]]
+
+    assert moved("--to", "last")[0][::2] == ["broker-a:0", "2"]
+    assert moved("--to", "first") == [["broker-a:0", "2", "0"], ["broker-b:0", "2", "0"]]
+    assert moved("--offset", "broker-a:0=1") == [["broker-a:0", "0", "1"]]
+    assert moved("--to", "2020-01-01") == [["broker-a:0", "1", "0"], ["broker-b:0", "0", "0"]]
+    as_json = at_cluster.json("group", "reset", group, topic, "--to", "2020-01-01T00:00:00Z")
+    assert [(each["queue"]["broker"], each["after"]) for each in as_json] == [("broker-a", 0), ("broker-b", 0)]
+
+
+@real_only
+def test_progress_adds_up(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    with Producer(any_cluster.namesrv) as producer:
+        for _ in range(4):
+            producer.send(Message(topic, b"x"))
+    at_cluster("group", "create", group)
+    at_cluster("group", "reset", group, topic, "--offset", "broker-a:0=1", "--offset", "broker-b:0=2")
+    lines = at_cluster("group", "progress", group)
+    assert lines[0].split() == ["topic", "queue", "offset", "end", "lag", "consumed", "up", "to", "member"]
+    assert [line.split()[:5] for line in lines[1:3]] == [
+        [topic, "broker-a:0", "1", "2", "1"],
+        [topic, "broker-b:0", "2", "2", "0"],
+    ]
+    assert lines[3].split() == ["all", "1"]
+    assert at_cluster.json("group", "progress", group)["lag"] == 1

@@ -1,0 +1,122 @@
+"""The frame of the command line: one line for every mistake, no more loaded than is needed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Evenq
+from tests.clusters import AnyCluster
+
+NOWHERE = ["--namesrv", "127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["topic", "nonsense"], "No such command 'nonsense'"),
+        (["topic", "route"], "Missing argument"),
+        (["topic", "create", "t", "--queues", "many"], "--queues"),
+        (["topic", "create", "t", "--perm", "x"], "--perm"),
+        (["topic", "list", "--nonsense"], "--nonsense"),
+        (["topic", "list", "extra"], "extra"),
+        (["topic", "list", "--namesrv", "localhost"], "namesrv='localhost': give host:port"),
+        (["topic", "list", *NOWHERE], "no name server answers"),
+        (["group", "reset", "g", "t", *NOWHERE], "give either --to or --offset"),
+        (["group", "reset", "g", "t", "--to", "first", "--offset", "b:0=1"], "give either --to or --offset"),
+        (["group", "reset", "g", "t", "--to", "tomorrow"], "--to='tomorrow': give a time, e.g. 2030-12-31T23:59:59"),
+        (["group", "reset", "g", "t", "--offset", "broker-a:0"], "--offset='broker-a:0': give NAME=VALUE"),
+        (["group", "reset", "g", "t", "--offset", "broker-a:0=x"], "give a queue and its offset"),
+        (["group", "reset", "g", "t", "--offset", "broker-a=1"], "--offset='broker-a': give a broker and the number"),
+        (["message", "get", "o-1"], "msg_id='o-1': a broker's message id is 32 hexadecimal digits"),
+        (["message", "find", "t", "k", "--begin", "soon"], "--begin='soon'"),
+        (["message", "read", "t", "3", "0"], "QUEUE='3'"),
+        (["send", "t", "x", "--file", "f"], "give a body or a file, not both"),
+        (["send", "t", "--file", "/nonexistent/file"], "/nonexistent/file: No such file or directory"),
+        (["send", "t", "x", "--property", "nothing"], "--property='nothing': give NAME=VALUE"),
+        (["send", "t", "x", "--keys", "two words"], "keys='two words'"),
+        (["send", "t", "x", "--selector", "hash"], "--selector hash and --arg go together"),
+        (["send", "t", "x", "--arg", "o-1"], "--selector hash and --arg go together"),
+        (["send", "t", "x", "--selector", "nearest"], "--selector"),
+        (["send", "t", "x", "--queue", "first"], "--queue='first'"),
+        (["send", "t", "x", "--count", "0"], "--count=0"),
+        (["send", "t", "x", "--deliver-at", "later"], "--deliver-at='later'"),
+        (["send", "t", "", *NOWHERE], "give at least one byte"),
+        (["send", "t", "x", *NOWHERE], "no name server answers"),
+        (["serve", "--brokers", "0"], "--brokers"),
+        (["simulate", "--queues", "0"], "0"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_one_line(evenq: Evenq, arguments: list[str], complaint: str) -> None:
+    assert complaint in evenq.error(*arguments)
+
+
+def test_what_a_peer_says_in_many_lines_is_one_line(at_cluster: Evenq, topic: str) -> None:
+    assert topic in at_cluster.error("topic", "route", topic)
+
+
+def test_a_mistake_on_the_command_line_names_the_help(evenq: Evenq) -> None:
+    assert evenq.error("topic", "create").endswith("(see evenq topic create --help)")
+
+
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["group"], ["cluster"], ["message"]], ids=" ".join)
+def test_without_arguments_there_is_help_and_no_complaint(evenq: Evenq, arguments: list[str]) -> None:
+    code, out, err = evenq.run(*arguments)
+    assert code == 2
+    assert "Usage: evenq" in out + err
+    assert "error" not in out + err
+
+
+def test_the_help_names_every_command(evenq: Evenq) -> None:
+    from evenq.cli import COMMANDS
+
+    out = "\n".join(evenq("--help"))
+    assert all(f" {command} " in out for command in COMMANDS)
+
+
+def test_the_cluster_may_stand_in_the_environment_or_in_an_option(
+    evenq: Evenq, embedded_cluster: AnyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENQ_NAMESRV", "127.0.0.1:1")
+    assert "127.0.0.1:1" in evenq.error("topic", "list")
+    assert evenq("topic", "list", "--namesrv", embedded_cluster.namesrv)[0] == "topic"
+
+
+def test_ctrl_c_ends_a_command_without_a_word() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-c", "from evenq.cli import main; main()", "topic", "list", "--namesrv", address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            silent.settimeout(30)
+            with silent.accept()[0] as connection:
+                connection.recv(1)
+                running.send_signal(signal.SIGINT)
+                out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err.strip()) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "list"], ["group", "list"], ["cluster", "list"], ["send", "t", "x"], ["message", "find", "t", "k"]],
+    ids=" ".join,
+)
+def test_a_command_loads_what_it_needs(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from evenq.cli import main
+try:
+    main({[*arguments, "--json", *NOWHERE]})
+finally:
+    print(*sorted(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "evenq.cli" in loaded
+    heavy = {"numpy", "pyarrow", "pandas", "pyspark", "lz4", "zstandard", "rich.table", "evenq.broker", "evenq.testing"}
+    assert not heavy & loaded
