@@ -58,7 +58,7 @@ class Failure:
 class Tries:
     """The budget of one send: so many tries, within so many seconds in all, from ``began`` on."""
 
-    __slots__ = ("_clock", "_deadline", "_tries", "attempts", "seconds", "topic")
+    __slots__ = ("_clock", "_deadline", "_tries", "_trying", "attempts", "seconds", "topic")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class Tries:
         self._tries = tries
         self._clock = clock
         self._deadline = (clock() if began is None else began) + seconds
+        # the broker that is being tried, and since when
+        self._trying: tuple[str, float] | None = None
 
     @property
     def left(self) -> float:
@@ -100,18 +102,25 @@ class Tries:
                 raise self._given_up()
             queue = choice.choose(self.attempts[-1].broker if self.attempts else None)
             began = self._clock()
+            self._trying = queue.broker, began
             try:
                 result = await attempt(queue, self.left)
             except RemoteError as error:
                 failed = Failure(queue, self._clock() - began, error)
+                self._trying = None
             else:
                 choice.record(queue.broker, (self._clock() - began) * 1000, failed=False, reachable=True)
                 return result
 
     def timed_out(self) -> SendTimeout:
+        """The error of a send that has no time left. A try that is still being made is told of, too."""
+        attempts = list(self.attempts)
+        if self._trying is not None:
+            broker, began = self._trying
+            attempts.append(Attempt(broker, self._clock() - began, "did not answer in time"))
         return SendTimeout(
             self.topic,
-            self.attempts,
+            attempts,
             f"All of its {self.seconds:.3f} s were used up: give it more, or look at the brokers named",
         )
 
