@@ -87,12 +87,19 @@ class TestTags:
         assert peer.ask(PULL, peer.pull_header(topic, tags="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
+def park(reader: Peer, header: headers.PullRequest) -> int:
+    """Send a pull that waits; it does so when this returns, for requests of one connection are handled in order."""
+    opaque = reader.send(PULL, header)
+    reader.ask(RequestCode.GET_BROKER_CONFIG)
+    return opaque
+
+
 class TestWaiting:
     def test_the_next_message_ends_the_wait(self, connect: Callable[..., Peer], topic: str) -> None:
         sender, reader = connect(), connect()
         sender.put(topic, b"first")
-        waiting = reader.send(PULL, reader.pull_header(topic, 1, wait_ms=60_000))
-        other = reader.send(PULL, reader.pull_header(topic, 0, 1, wait_ms=60_000))
+        waiting = park(reader, reader.pull_header(topic, 1, wait_ms=60_000))
+        other = park(reader, reader.pull_header(topic, 0, 1, wait_ms=60_000))
         assert not reader.has_answer(waiting)
         sender.put(topic, b"second")
         answer = reader.answer(waiting)
@@ -112,7 +119,7 @@ class TestWaiting:
     def test_unwanted_messages_do_not_end_the_wait(self, connect: Callable[..., Peer], topic: str) -> None:
         sender, reader = connect(), connect()
         sender.put(topic, b"first")
-        waiting = reader.send(PULL, reader.pull_header(topic, 1, wait_ms=60_000, tags="b"))
+        waiting = park(reader, reader.pull_header(topic, 1, wait_ms=60_000, tags="b"))
         for _ in range(3):
             sender.put(topic, b"unwanted", properties="TAGS\x01a\x02")
         assert not reader.has_answer(waiting)
@@ -140,8 +147,7 @@ class TestWaiting:
         sender, reader = connect(), connect()
         sender.put(topic)
         before = one_broker.call(lambda: len(broker.waiting_pulls))
-        reader.send(PULL, reader.pull_header(topic, 1, wait_ms=60_000))
-        reader.ask(RequestCode.GET_BROKER_CONFIG)
+        park(reader, reader.pull_header(topic, 1, wait_ms=60_000))
         assert one_broker.call(lambda: len(broker.waiting_pulls)) == before + 1
         reader.socket.close()
         wait_until(lambda: one_broker.call(lambda: len(broker.waiting_pulls)) == before, "the pull being forgotten")
