@@ -22,7 +22,10 @@ from evenq import (
     SendResult,
     TopicNotFound,
 )
-from evenq.balance import assign
+from evenq.balance import PublishRoute, as_strategy, assign
+from evenq.client.admin import Client, Membership
+from evenq.client.admin.offsets import _supposed
+from evenq.client.routes import Route
 from evenq.model import Begin
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.headers import OffsetResponse, QueryOffset
@@ -149,24 +152,20 @@ def test_progress_tells_offsets_lag_and_time(admin: Admin, wide: str, sent: list
 
 
 @real_only
-def test_java_members_tell_what_they_hold(
+def test_the_members_of_a_mixed_group_and_what_they_hold(
     any_cluster: AnyCluster, admin: Admin, wide: str, group: str, java: JavaHost
 ) -> None:
-    members = [java.push(any_cluster.namesrv, group, wide, instance=name) for name in ("j1", "j2")]
-    for each in members:
-        each.wait_ready(2)
-    expected = {(queue, each.client_id, True) for each in members for queue in each.assignment()}
-    wait_until(
-        lambda: (
-            {
-                (holder.queue, holder.member, holder.told)
-                for holder in admin.holders(group)
-                if holder.queue.topic == wide
-            }
-            == expected
-        ),
-        "all queues held by the two",
-    )
+    with PushConsumer(any_cluster.namesrv, group, instance="ours") as ours:
+        ours.subscribe(wide)
+        ours.start(lambda messages: None)
+        theirs = java.push(any_cluster.namesrv, group, wide, instance="theirs")
+        wait_until(lambda: (len(ours.queues), len(theirs.assignment())) == (2, 2), "two queues for each")
+        expected = {(queue, ours.client_id) for queue in ours.queues} | {
+            (queue, theirs.client_id) for queue in theirs.assignment()
+        }
+        found = [holder for holder in admin.holders(group) if holder.queue.topic == wide]
+        assert {(holder.queue, holder.member) for holder in found} == expected
+        assert {holder.member for holder in found if holder.told} >= {theirs.client_id}
 
 
 def test_what_members_do_not_tell_is_supposed(any_cluster: AnyCluster, admin: Admin, wide: str, group: str) -> None:
@@ -181,6 +180,20 @@ def test_what_members_do_not_tell_is_supposed(any_cluster: AnyCluster, admin: Ad
                 (queue, name) for name, share in shares.items() for queue in share
             }
             assert [holder.queue for holder in found] == queues
+
+
+def test_in_broadcasting_everybody_holds_everything() -> None:
+    clients = tuple(
+        Client(client_id=name, address="", language="OTHER", version="5.4.0", brokers=("broker-a",))
+        for name in ("c1", "c2")
+    )
+    membership = Membership(group="g", model="BROADCASTING", begin=None, subscriptions={"t": "*"}, members=clients)
+    queues = tuple(MessageQueue("t", "broker-a", n) for n in range(2))
+    route = Route("t", PublishRoute.of(queues), queues, {})
+    found = _supposed(membership, [route], as_strategy("AVG"))
+    assert {(holder.queue, holder.member, holder.told) for holder in found} == {
+        (queue, name, False) for queue in queues for name in ("c1", "c2")
+    }
 
 
 def test_nobody_holds_anything_in_a_group_without_members(admin: Admin, group: str) -> None:

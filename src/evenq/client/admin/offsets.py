@@ -159,9 +159,9 @@ class Offsets(Groups, Clusters):
         header = RunningInfoRequest(consumer_group=group, client_id=client.client_id)
         try:
             answer = await self._ask(masters[client.brokers[0]], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            info = RunningInfo.decode(answer.body)
         except RemoteError:
             return None
-        info = RunningInfo.decode(answer.body)
         held = {queue for queue, state in info.mq_table.items() if not state.dropped}
         return sorted(held | {queue for queue, state in info.mq_pop_table.items() if not state.dropped})
 
