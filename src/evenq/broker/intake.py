@@ -31,7 +31,7 @@ _TIMERS = {Property.TIMER_DELAY_SEC: 1000, Property.TIMER_DELAY_MS: 1, Property.
 POSTPONING = frozenset({Property.DELAY, *_TIMERS})
 
 # What all properties may have in a record, less what is added on the way to the real queue.
-_LONGEST_PROPERTIES = 0x7FFF - 64
+_LONGEST_PROPERTIES = 0x7FFF - 128
 
 
 class Intake:
@@ -53,12 +53,12 @@ class Intake:
 
     def _put_at_level(self, message: Incoming, properties: Mapping[str, str], level: int) -> Stored:
         kept = {name: value for name, value in properties.items() if name not in _TIMERS}
-        return self._park(message, kept | {Property.DELAY: str(level)}, SCHEDULE_TOPIC, level - 1)
+        return self.park(message, kept | {Property.DELAY: str(level)}, SCHEDULE_TOPIC, level - 1)
 
     def _put_timer(self, message: Incoming, properties: Mapping[str, str], due: int) -> Stored:
         # Whole seconds, as the Java broker has it: that one is over when the message is due.
         out = (due - 1) // TIMER_PRECISION * TIMER_PRECISION
-        return self._park(message, {**properties, TIMER_OUT: str(out)}, TIMER_TOPIC, 0)
+        return self.park(message, {**properties, TIMER_OUT: str(out)}, TIMER_TOPIC, 0)
 
     def _due(self, properties: Mapping[str, str]) -> int | None:
         """When the message is due by its timer; None for now."""
@@ -77,7 +77,8 @@ class Intake:
             )
         return due if due > now else None
 
-    def _park(self, message: Incoming, properties: Mapping[str, str], topic: str, queue_id: int) -> Stored:
+    def park(self, message: Incoming, properties: Mapping[str, str], topic: str, queue_id: int) -> Stored:
+        """Store a message in another queue than its own, which it takes with it as properties."""
         real = {Property.REAL_TOPIC: message.topic, Property.REAL_QUEUE_ID: str(message.queue_id)}
         text = encode_properties({**properties, **real})
         if len(text.encode()) > _LONGEST_PROPERTIES:

@@ -1,0 +1,291 @@
+"""Half messages: stored where nobody consumes them until their producer says what became of its transaction.
+
+RocketMQ keeps two queues for it. Half messages go to the first; that one is committed or rolled back is noted in the
+second, by its offset in the first. A producer that does not speak up is asked: the half message is then stored anew at
+the end of its queue, with the number of times it was asked for. What is before the offsets of the group
+``CID_RMQ_SYS_TRANS`` in both queues is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from evenq.broker.intake import Intake, real_queue, stored_again
+from evenq.broker.offsets import GroupOffsets
+from evenq.broker.server import Refusal
+from evenq.broker.store.store import Incoming, Store, Stored
+from evenq.broker.topics import Topics
+from evenq.model import MessageView, Property, TransactionState
+from evenq.protocol import headers
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.properties import encode_properties
+from evenq.protocol.records import encode_record
+
+__all__ = ["HALF_TOPIC", "TransactionSettings", "Transactions", "question"]
+
+log = logging.getLogger(__name__)
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+ENDED_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+_GROUP = "CID_RMQ_SYS_TRANS"
+
+_CHECKS = "TRANSACTION_CHECK_TIMES"
+_FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+_IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+_ID = "__transactionId__"
+_HALF_ONLY = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID, Property.HALF})
+
+_ENDED_TAG = "d"
+_TRANSACTION = int(SysFlag.TRANSACTION)
+_COMMIT = int(SysFlag.COMMIT)
+
+# The Java broker keeps its log for so long: a half message that is older would be lost any moment.
+_OLDEST = 72 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """When producers are asked: not before ``timeout`` seconds, then every ``check_every``, at most ``check_max``
+    times."""
+
+    timeout: float = 6.0
+    check_every: float = 30.0
+    check_max: int = 15
+
+
+@dataclass(slots=True, eq=False)
+class _Half:
+    """A half message that is not ended. ``offsets`` are those in the queue that it was ever stored at; the last is the
+    one at ``log_offset``."""
+
+    offsets: list[int]
+    log_offset: int
+    born: int
+    immunity: int
+    checks: int
+
+
+class Transactions:
+    """The half messages of a broker. ``ask`` lets a producer know that it is asked about one."""
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        topics: Topics,
+        offsets: GroupOffsets,
+        clock: Callable[[], float],
+        settle: Callable[[], None],
+        ask: Callable[[MessageView], None],
+        settings: TransactionSettings,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._topics = topics
+        self._offsets = offsets
+        self._clock = clock
+        self._settle = settle
+        self._ask = ask
+        self._settings = settings
+        self._next_check = clock() + settings.check_every
+        # those that a running check has not come to
+        self._to_check: deque[_Half] = deque()
+        self.load()
+
+    def load(self) -> None:
+        """Find out from the store which half messages are not ended, at the start or after it forgot something."""
+        self._to_check.clear()
+        # by every offset that they have or had
+        self._open: dict[int, _Half] = {}
+        # half messages that are ended, with the offset of the note that says so, as long as they are not all over
+        self._ended: dict[int, int] = {}
+        self._over = self._start(HALF_TOPIC), self._start(ENDED_TOPIC)
+        for note in self._read(ENDED_TOPIC, self._over[1]):
+            for offset in note.body.decode(errors="replace").split(","):
+                if offset.isdecimal():
+                    self._ended[int(offset)] = note.queue_offset
+        for message in self._read(HALF_TOPIC, self._over[0]):
+            if message.queue_offset not in self._ended and message.commit_log_offset not in self._store.sources:
+                stored = Stored(message.queue_offset, message.commit_log_offset)
+                self._add(stored, message.born_timestamp, message.properties)
+
+    def _start(self, topic: str) -> int:
+        low, high = self._store.bounds(topic, 0)
+        return min(max(self._offsets.get(_GROUP, topic, 0) or 0, low), high)
+
+    def _read(self, topic: str, offset: int) -> Iterator[MessageView]:
+        queue = self._store.queue(topic, 0)
+        for at in range(offset, queue.max):
+            message = self._store.message_at(queue.unit(at)[0])
+            if message is not None:
+                yield message
+
+    def _add(self, stored: Stored, born: int, properties: Mapping[str, str]) -> None:
+        first = properties.get(_FIRST_OFFSET, "")
+        offsets = [int(first)] if first.isdecimal() else []
+        immunity = properties.get(_IMMUNITY, "")
+        half = _Half(
+            [*offsets, stored.queue_offset],
+            stored.log_offset,
+            born,
+            int(immunity) * 1000 if immunity.isdecimal() else int(self._settings.timeout * 1000),
+            int(properties.get(_CHECKS, "0")),
+        )
+        self._open |= dict.fromkeys(half.offsets, half)
+
+    # -- producers speak
+
+    def prepare(self, message: Incoming, properties: Mapping[str, str]) -> Stored:
+        """Store a half message: for its real queue when it is committed."""
+        wire = {**properties, _ID: properties.get(Property.UNIQUE_KEY, "")}
+        # whether it is delayed is asked when it is committed
+        plain = message._replace(sys_flag=message.sys_flag & ~_TRANSACTION)
+        stored = self._intake.park(plain, wire, HALF_TOPIC, 0)
+        self._add(stored, message.born_timestamp, properties)
+        return stored
+
+    def end(self, header: headers.EndTransaction) -> None:
+        """Commit a half message or roll it back; a second time has no effect."""
+        message = self._find(header)
+        half = self._open.get(message.queue_offset)
+        if half is None and message.queue_offset in self._ended:
+            log.info("half message %s was ended before", header.msg_id)
+            return
+        if half is not None and half.log_offset != message.commit_log_offset:
+            message = self._store.message_at(half.log_offset) or message
+        if header.commit_or_rollback == TransactionState.COMMIT:
+            self._commit(message)
+        self._note_ended(message)
+        if half is not None:
+            self._forget(half)
+
+    def _find(self, header: headers.EndTransaction) -> MessageView:
+        """The half message that a producer speaks of; an error where that cannot be."""
+        message = self._store.message_at(header.commit_log_offset)
+        if message is None or message.topic != HALF_TOPIC:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if message.properties.get(Property.PRODUCER_GROUP) != header.producer_group:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if message.queue_offset != header.tran_state_table_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        immunity = message.properties.get(_IMMUNITY, "")
+        if immunity.isdecimal() and not header.from_transaction_check:
+            limit = max(int(immunity), self._settings.timeout)
+            if self._clock() - message.born_timestamp / 1000 > limit:
+                raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"it is over {limit} s old: wait until you are asked")
+        return message
+
+    def _commit(self, half: MessageView) -> None:
+        real = real_queue(half)
+        if real is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "the half message does not say which queue it is for")
+        properties = {name: value for name, value in half.properties.items() if name not in _HALF_ONLY}
+        final = stored_again(half, *real, properties)._replace(
+            sys_flag=half.sys_flag & ~_TRANSACTION | _COMMIT,
+            prepared_transaction_offset=half.commit_log_offset,
+        )
+        self._intake.put(final, properties)
+
+    def _note_ended(self, half: MessageView) -> None:
+        properties = encode_properties({Property.TAGS: _ENDED_TAG})
+        body = b"%d," % half.queue_offset
+        now = int(self._clock() * 1000)
+        note = self._store.append(Incoming(ENDED_TOPIC, 0, body, properties, _ENDED_TAG, now, half.store_host))
+        self._ended[half.queue_offset] = note.queue_offset
+
+    def _forget(self, half: _Half) -> None:
+        for offset in half.offsets:
+            del self._open[offset]
+
+    # -- producers are asked
+
+    def check(self, limit: int = 1000) -> bool:
+        """Ask about what is not ended in time, at most ``limit`` messages; whether more may be left."""
+        now = self._clock()
+        if now >= self._next_check:
+            self._next_check = now + self._settings.check_every
+            self._to_check.extend({id(half): half for half in self._open.values()}.values())
+            self._pass_over()
+        batch = [self._to_check.popleft() for _ in range(min(limit, len(self._to_check)))]
+        asked = [again for half in batch if self._is_due(half) and (again := self._again(half))]
+        if batch:
+            self._settle()
+        for message in asked:
+            self._ask(message)
+        return bool(self._to_check)
+
+    def _is_due(self, half: _Half) -> bool:
+        age = int(self._clock() * 1000) - half.born
+        return self._open.get(half.offsets[-1]) is half and not 0 <= age <= half.immunity
+
+    def _again(self, half: _Half) -> MessageView | None:
+        """Store a half message that is asked about anew, and give that back; or give it up."""
+        message = self._store.message_at(half.log_offset)
+        if message is None:
+            log.warning("half message %d cannot be read: it is given up", half.offsets[-1])
+            self._forget(half)
+            return None
+        if half.checks >= self._settings.check_max or self._clock() * 1000 - half.born > _OLDEST:
+            log.warning("half message %s: no producer says what became of it, it is given up", message.unique_key)
+            self._topics.create_for_group(GIVEN_UP_TOPIC, 1)
+            self._store.append(stored_again(message, GIVEN_UP_TOPIC, 0, message.properties))
+            self._forget(half)
+            return None
+        return self._store_anew(half, message)
+
+    def _store_anew(self, half: _Half, message: MessageView) -> MessageView | None:
+        half.checks += 1
+        properties = message.properties | {_CHECKS: str(half.checks), _FIRST_OFFSET: str(half.offsets[0])}
+        stored = self._store.append(stored_again(message, HALF_TOPIC, 0, properties))
+        self._note_ended(message)
+        half.offsets.append(stored.queue_offset)
+        half.log_offset = stored.log_offset
+        self._open[stored.queue_offset] = half
+        return self._store.message_at(stored.log_offset)
+
+    def _pass_over(self) -> None:
+        """Let the offsets of both queues go on. What is over now is noted the next time only: it is on the disk then,
+        whenever the machine stops."""
+        for topic, offset in zip((HALF_TOPIC, ENDED_TOPIC), self._over, strict=True):
+            if offset != self._offsets.get(_GROUP, topic, 0):
+                self._offsets.commit(_GROUP, topic, 0, offset)
+        _, halves = self._store.bounds(HALF_TOPIC, 0)
+        _, notes = self._store.bounds(ENDED_TOPIC, 0)
+        over = min((half.offsets[-1] for half in self._open.values()), default=halves)
+        self._ended = {offset: note for offset, note in self._ended.items() if offset >= over}
+        self._over = over, min(self._ended.values(), default=notes)
+
+
+def question(half: MessageView, broker: str) -> Command:
+    """What a producer is asked about a half message: it gets the message as it sent it, and its place in the queue."""
+    topic, queue_id = real_queue(half) or (half.topic, half.queue_id)
+    header = headers.CheckTransaction(
+        topic=half.topic,
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=half.commit_log_offset,
+        msg_id=half.unique_key,
+        transaction_id=half.unique_key,
+        offset_msg_id=half.msg_id,
+    )
+    body = encode_record(
+        topic=topic,
+        body=half.body,
+        queue_id=queue_id,
+        queue_offset=half.queue_offset,
+        commit_log_offset=half.commit_log_offset,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_timestamp=half.store_timestamp,
+        store_host=half.store_host,
+        properties=encode_properties(half.properties),
+        sys_flag=half.sys_flag,
+        flag=half.flag,
+        reconsume_times=half.reconsume_times,
+    )
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, ext={**header.to_ext(), "bname": broker}, body=body)
