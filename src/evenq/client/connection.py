@@ -130,13 +130,9 @@ class Connection(asyncio.Protocol):
 
     async def request(self, command: Command, timeout: float) -> Command:
         """Send and wait for the answer, whatever its code."""
-        return await (await self.in_turn(command, timeout))
-
-    async def in_turn(self, command: Command, timeout: float) -> asyncio.Future[Command]:
-        """Wait for room, send, and give the future of the answer."""
         if not self.ready:
             timeout -= await self._turn(command, timeout)
-        return self.post(command, timeout)
+        return await self.post(command, timeout)
 
     def post(self, command: Command, timeout: float) -> asyncio.Future[Command]:
         """Send now, give the future of the answer: the pipelined form of :meth:`request`."""

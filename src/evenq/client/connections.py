@@ -91,10 +91,6 @@ class Connections:
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:
         """Connect where needed, send, wait for the answer: all within ``timeout`` seconds."""
-        return await (await self.post(address, command, timeout))
-
-    async def post(self, address: str, command: Command, timeout: float) -> asyncio.Future[Command]:
-        """The same up to the sending; gives the future of the answer."""
         connection = self.live(address)
         if connection is None:
             began = self._clock()
@@ -104,7 +100,7 @@ class Connections:
             except TimeoutError:
                 raise ConnectError(address, f"not made within {timeout:.3f} s for {name_of(command.code)}") from None
             timeout -= self._clock() - began
-        return await connection.in_turn(command, timeout)
+        return await connection.request(command, timeout)
 
     def close(self) -> None:
         self._closed = True

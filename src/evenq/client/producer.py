@@ -176,7 +176,10 @@ class Producer:
         queue: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Begin to send, and give the future of the receipt: no task is made, so many may be on their way."""
+        """Begin to send, and give the future of the receipt: no task is made, so many may be on their way.
+
+        Those that are on their way at the same time may be stored in any order: for order wait for each.
+        """
         promise: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         self._begin(promise, message, selector=selector, arg=arg, queue=queue, timeout=timeout)
         return promise

@@ -135,8 +135,6 @@ class Sender:
         # parcels without a receipt yet, and who waits until there are none
         self._under_way = 0
         self._idle: list[asyncio.Future[None]] = []
-        # Parcels on the long way that have not left yet. While there are any, others must not overtake them.
-        self._detours: set[Promise[Any]] = set()
         self._looked: dict[str, float] = {}
 
     def begin(self, parcel: Parcel[R], promise: Promise[R], seconds: float, select: Select | None = None) -> None:
@@ -145,13 +143,12 @@ class Sender:
         ``select`` binds it to a queue; without it the queues take turns.
         """
         errand = _Errand(self, parcel, promise, seconds, select)
-        connection = None if self._detours else self._short_way(errand)
+        connection = self._short_way(errand)
         self._under_way += 1
         if connection is not None:
             assert errand.queue is not None
             connection.submit(self._requests.make(errand.queue, parcel), seconds, errand)
         else:
-            self._detours.add(promise)
             self._session.spawn(self._long_way(errand))
 
     async def send(self, parcel: Parcel[R], seconds: float, select: Select | None = None) -> R:
@@ -238,8 +235,6 @@ class Sender:
             if not promise.done():
                 promise.set_result(receipt)
             self.ended()
-        finally:
-            self._detours.discard(promise)
 
     async def _try(self, errand: _Errand[R], tries: Tries, failure: Failure | None) -> R:
         parcel = errand.parcel
@@ -252,9 +247,7 @@ class Sender:
             began = self.clock()
             address = free.route.address(queue.broker)
             try:
-                waiting = await self._session.connections.post(address, self._requests.make(queue, parcel), seconds)
-                self._detours.discard(errand.promise)
-                answer = await waiting
+                answer = await self._session.connections.request(address, self._requests.make(queue, parcel), seconds)
             except ConnectError:
                 self._look_again(parcel.topic)
                 raise
