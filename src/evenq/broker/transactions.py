@@ -161,8 +161,9 @@ class Transactions:
             message = self._store.message_at(half.log_offset) or message
         if header.commit_or_rollback == TransactionState.COMMIT:
             self._commit(message)
-        self._note_ended(message)
+        note = self._note_ended(message)
         if half is not None:
+            self._ended |= dict.fromkeys(half.offsets, note)
             self._forget(half)
 
     def _find(self, header: headers.EndTransaction) -> MessageView:
@@ -192,12 +193,14 @@ class Transactions:
         )
         self._intake.put(final, properties)
 
-    def _note_ended(self, half: MessageView) -> None:
+    def _note_ended(self, half: MessageView) -> int:
+        """Note that a half message is over; the offset of the note."""
         properties = encode_properties({Property.TAGS: _ENDED_TAG})
         body = b"%d," % half.queue_offset
         now = int(self._clock() * 1000)
         note = self._store.append(Incoming(ENDED_TOPIC, 0, body, properties, _ENDED_TAG, now, half.store_host))
         self._ended[half.queue_offset] = note.queue_offset
+        return note.queue_offset
 
     def _forget(self, half: _Half) -> None:
         for offset in half.offsets:
