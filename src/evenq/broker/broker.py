@@ -17,14 +17,17 @@ from evenq.broker.flusher import Flusher
 from evenq.broker.groupconfigs import GroupConfigs
 from evenq.broker.groups import ConsumerGroups, ProducerGroups
 from evenq.broker.handlers import dispatch_table
+from evenq.broker.indexer import Indexer
 from evenq.broker.locks import QueueLocks
 from evenq.broker.longpoll import WaitingPulls
 from evenq.broker.offsets import GroupOffsets
+from evenq.broker.rates import Rates
 from evenq.broker.registrar import Registrar
 from evenq.broker.server import Connection, Limits, Server
 from evenq.broker.store.commitlog import FILE_SIZE
 from evenq.broker.store.store import Store
 from evenq.broker.topics import Topics
+from evenq.broker.traffic import Traffic
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
@@ -96,6 +99,7 @@ class Broker:
         await self.server.start(dispatch_table(self))
         await self._registrar.start()
         self._tasks = [asyncio.create_task(self._keep_house())]
+        self.indexer.start()
 
     def _open(self) -> None:
         settings, clock = self.settings, self._clock
@@ -117,6 +121,9 @@ class Broker:
             changed=lambda: self._unsaved.setdefault(self._save_groups),
         )
         self.offsets = GroupOffsets(config.load_offsets())
+        self.indexer = Indexer(self.store, self.directory / "index", clock)
+        self.traffic = Traffic(self.store, settings.cluster)
+        self.rates = Rates(self.traffic, clock)
         self.unique_ids = UniqueIds(
             address=pack_host(self.address)[:-4], pid=os.getpid(), salt=random.getrandbits(32), clock=clock
         )
@@ -134,6 +141,7 @@ class Broker:
         await self._registrar.stop()
         await self.server.stop()
         await self.flusher.stop()
+        await self.indexer.stop()
         self._save_offsets()
         self.store.close()
 
@@ -144,9 +152,19 @@ class Broker:
             self._save_offsets()
             self._registrar.tick()
             self.locks.expire()
+            self.rates.tick()
             for connection in self.groups.silent():
                 log.warning("%s: %s was silent too long", self.server.name, connection.address)
                 connection.close()
+
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    def change(self, settings: BrokerSettings) -> None:
+        """Work by other settings from now on, as far as they are such as can be changed."""
+        self.settings = settings
+        self.topics.auto_create = settings.auto_create_topics
+        self.group_configs.auto_create = settings.auto_create_groups
 
     def answer_when_durable(self, reply: Command, connection: Connection) -> Command | None:
         """The answer to a message that was stored: now, or after the disk has it where senders wait for that."""

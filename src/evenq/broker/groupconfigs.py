@@ -42,7 +42,7 @@ class GroupConfigs:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._changed = changed
         saved = saved or GroupConfigTable()
         self._table = {name: GroupConfig(group_name=name) for name in _SYSTEM} | saved.subscription_group_table
@@ -52,9 +52,12 @@ class GroupConfigs:
     def get(self, group: str) -> GroupConfig | None:
         """The settings of a group, created where it is missing and that is allowed."""
         known = self._table.get(group)
-        if known is None and self._auto_create and group_error(group) is None:
+        if known is None and self.auto_create and group_error(group) is None:
             return self.put(GroupConfig(group_name=group))
         return known
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._table
 
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(self._table.values())

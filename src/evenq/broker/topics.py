@@ -89,7 +89,7 @@ class Topics:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._changed = changed
         system = {config.topic_name: config for config in _system_topics(cluster, broker)}
         self.system = frozenset(system)
@@ -116,7 +116,7 @@ class Topics:
         if known is not None:
             return known
         model = self._table.get(default_topic)
-        if model is None or not model.perm & Perm.INHERIT or not (self._auto_create or default_topic != DEFAULT_TOPIC):
+        if model is None or not model.perm & Perm.INHERIT or not (self.auto_create or default_topic != DEFAULT_TOPIC):
             return None
         count = max(0, min(queues, model.write_queue_nums))
         return self.put(

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from evenq.broker.handlers.admin import Administration
 from evenq.broker.handlers.groups import Membership
 from evenq.broker.handlers.locks import Locking
+from evenq.broker.handlers.messages import Messages
 from evenq.broker.handlers.offsets import Offsets
+from evenq.broker.handlers.progress import Progress
 from evenq.broker.handlers.pull import Pulling
+from evenq.broker.handlers.relays import Relays
+from evenq.broker.handlers.resets import Resets
 from evenq.broker.handlers.send import Sending
 from evenq.broker.handlers.topics import TopicAdministration
 from evenq.broker.server import Handler
@@ -18,7 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["dispatch_table"]
 
-FAMILIES = (Sending, Pulling, Membership, Offsets, Locking, TopicAdministration, Administration)
+FAMILIES = (
+    Sending,
+    Pulling,
+    Membership,
+    Offsets,
+    Locking,
+    TopicAdministration,
+    Administration,
+    Progress,
+    Resets,
+    Relays,
+    Messages,
+)
 
 
 def dispatch_table(broker: Broker) -> dict[int, Handler]:

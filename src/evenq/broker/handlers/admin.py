@@ -1,21 +1,28 @@
-"""Administration of the broker itself: what it is and how it does.
+"""Administration of the broker itself: what it is, how it does, how it is set.
 
 Behaviour
-    Figures are counted since the start. Names are the Java broker's, since its tools look for them.
+    Names are the Java broker's, since its tools look for them. What came in is counted since the store was begun, what
+    went out since the start. A setting that cannot be changed while the broker runs is refused, not ignored.
 
 Codes
-    GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, VIEW_MESSAGE_BY_ID
+    GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA
 
 Not implemented
-    Changing the configuration, statistics over time, queries by key, anything that is relayed to a client.
+    Settings that outlive the process: they come from its command line.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from evenq._version import __version__
+from evenq.broker.rates import DAY, HOUR, MINUTE
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.store.scan import store_time
+from evenq.broker.traffic import BROKER_GET, BROKER_PUT
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import VERSION, Command
@@ -24,6 +31,19 @@ if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
 __all__ = ["Administration"]
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+# What can be changed while the broker runs: the name of the setting here, and how its text is read.
+_CHANGEABLE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "maxMessageSize": ("max_message", int),
+    "flushDiskType": ("flush", {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}.__getitem__),
+    "autoCreateTopicEnable": ("auto_create_topics", _truth),
+    "autoCreateSubscriptionGroup": ("auto_create_groups", _truth),
+}
 
 
 class Administration:
@@ -36,57 +56,109 @@ class Administration:
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime,
             RequestCode.GET_BROKER_CONFIG: self._config,
-            RequestCode.VIEW_MESSAGE_BY_ID: self._view,
+            RequestCode.UPDATE_BROKER_CONFIG: self._change,
+            RequestCode.VIEW_BROKER_STATS_DATA: self._growth,
         }
 
     def _runtime(self, request: Command, connection: Connection) -> Command:
         broker = self._broker
         log = broker.store.log
-        stats = {
+        disk = shutil.disk_usage(broker.directory)
+        first = broker.store.record_at(log.start)
+        put, got = (BROKER_PUT, broker.settings.cluster), (BROKER_GET, broker.settings.cluster)
+        facts: dict[str, object] = {
             "brokerVersionDesc": f"evenq {__version__}",
-            "brokerVersion": str(VERSION),
-            "bootTimestamp": str(int(broker.started * 1000)),
-            "commitLogMinOffset": str(log.start),
-            "commitLogMaxOffset": str(log.end),
-            "msgPutTotalTodayNow": str(sum(queue.max for queue in broker.store.queues())),
-            "putTps": "0.0 0.0 0.0",
-            "getTransferredTps": "0.0 0.0 0.0",
-            "sendThreadPoolQueueHeadWaitTimeMills": "0",
-            "pullThreadPoolQueueHeadWaitTimeMills": "0",
-            "queryThreadPoolQueueHeadWaitTimeMills": "0",
-            "sendThreadPoolQueueSize": "0",
-            "pullThreadPoolQueueSize": "0",
-            "queryThreadPoolQueueSize": "0",
-            "pageCacheLockTimeMills": "0",
-            "earliestMessageTimeStamp": "-1",
-            "commitLogDiskRatio": "0.0",
-            "consumeQueueDiskRatio": "0.0",
-            "timerReadBehind": "0",
-            "timerOffsetBehind": "0",
-            "timerCongestNum": "0",
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
+            "brokerVersion": VERSION,
             "brokerActive": "true",
+            "bootTimestamp": int(broker.started * 1000),
+            "runtime": _duration(broker.now_ms() // 1000 - int(broker.started)),
+            "commitLogMinOffset": log.start,
+            "commitLogMaxOffset": log.end,
+            "commitLogDiskRatio": disk.used / disk.total,
+            "consumeQueueDiskRatio": disk.used / disk.total,
+            "commitLogDirCapacity": f"Total : {disk.total}, Free : {disk.free}.",
+            "earliestMessageTimeStamp": -1 if first is None else store_time(first),
+            "msgPutTotalTodayNow": broker.traffic.get(put),
+            "msgGetTotalTodayNow": broker.traffic.get(got),
+            "putTps": self._tps(put),
+            "getTransferredTps": self._tps(got),
+            "getFoundTps": self._tps(got),
         }
-        return request.reply(body=bodies.KvTable(table=stats).encode())
+        return request.reply(body=bodies.KvTable(table=_AT_REST | {k: str(v) for k, v in facts.items()}).encode())
+
+    def _tps(self, key: tuple[str, str]) -> str:
+        """Over the last 10 s, minute and 10 minutes."""
+        return " ".join(str(self._broker.rates.over(seconds, key).tps) for seconds in (10, 60, 600))
 
     def _config(self, request: Command, connection: Connection) -> Command:
         settings = self._broker.settings
-        lines = {
+        values = {
             "brokerName": settings.name,
             "brokerClusterName": settings.cluster,
             "brokerId": 0,
+            "brokerRole": "ASYNC_MASTER",
             "listenPort": self._broker.address.rpartition(":")[2],
+            "storePathRootDir": self._broker.directory,
+            "enablePropertyFilter": "true",
             "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
+            "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
             "flushDiskType": f"{settings.flush.upper()}_FLUSH",
+            "mappedFileSizeCommitLog": settings.log_file_size,
             "maxMessageSize": settings.max_message,
         }
-        body = "".join(f"{name}={value}\n" for name, value in lines.items())
+        body = "".join(f"{name}={value}\n" for name, value in values.items())
         return request.reply(ext=headers.ConfigVersion(version="{}").to_ext(), body=body.encode())
 
-    def _view(self, request: Command, connection: Connection) -> Command:
-        offset = headers.ViewMessage.from_ext(request.ext).offset
-        record = self._broker.store.record_at(offset)
-        if record is None:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
-        return request.reply(body=record)
+    def _change(self, request: Command, connection: Connection) -> Command:
+        changes: dict[str, Any] = {}
+        for line in request.body.decode(errors="replace").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip():
+                changes |= _change_of(name.strip(), value.strip())
+        self._broker.change(replace(self._broker.settings, **changes))
+        return request.reply()
+
+    def _growth(self, request: Command, connection: Connection) -> Command:
+        header = headers.BrokerStats.from_ext(request.ext)
+        key = header.stats_name, header.stats_key
+        if self._broker.traffic.get(key) is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{key[0]}> <{key[1]}> not exist")
+        spans = [self._broker.rates.over(seconds, key) for seconds in (MINUTE, HOUR, DAY)]
+        minute, hour, day = (bodies.StatsItem(sum=span.sum, tps=span.tps) for span in spans)
+        return request.reply(body=bodies.BrokerStatsBody(stats_minute=minute, stats_hour=hour, stats_day=day).encode())
+
+
+# What a Java broker has queues and threads for, and this one has not.
+_AT_REST = dict.fromkeys(
+    "sendThreadPoolQueueSize pullThreadPoolQueueSize ackThreadPoolQueueSize queryThreadPoolQueueSize "
+    "sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills ackThreadPoolQueueHeadWaitTimeMills "
+    "queryThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills dispatchBehindBytes "
+    "timerReadBehind timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps "
+    "msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgGetTotalYesterdayMorning msgGetTotalTodayMorning".split(),
+    "0",
+)
+
+
+def _change_of(name: str, value: str) -> dict[str, Any]:
+    if name not in _CHANGEABLE:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"{name} cannot be changed while the broker runs; these can: {', '.join(_CHANGEABLE)}",
+        )
+    setting, read = _CHANGEABLE[name]
+    try:
+        return {setting: read(value)}
+    except (KeyError, ValueError):
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"{name} cannot be {value!r}") from None
+
+
+def _duration(seconds: int) -> str:
+    """As the Java broker writes how long it has been running.
+
+    >>> _duration(93784)
+    '[ 1 days, 2 hours, 3 minutes, 4 seconds ]'
+    """
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

@@ -3,7 +3,8 @@
 Behaviour
     A pull names a queue and an offset and gets what is there, as many as it asked for up to 4 MiB. Where nothing is
     there yet and the pull may wait, its answer comes with the next message or when its time is up. Tags are compared
-    by hash; the client looks again. SQL92 expressions are decided here, by the properties of each message.
+    by hash; the client looks again. SQL92 expressions are decided here, by the properties of each message. A group that
+    was reset is told where to go on instead.
 
 Codes
     PULL_MESSAGE, LITE_PULL_MESSAGE
@@ -79,8 +80,14 @@ class Pulling:
         header = headers.PullRequest.from_ext(request.ext)
         self._check(header, connection)
         wanted = self._filter(header)
+        offsets = self._broker.offsets
         if header.sys_flag & _COMMIT_OFFSET and deadline is None:
-            self._broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        moved = offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if moved is not None:
+            first, end = self._broker.store.bounds(header.topic, header.queue_id)
+            reset = Read(ReadStatus.TOO_SMALL, moved, first, end)
+            return request.reply(ResponseCode.PULL_OFFSET_MOVED, ext=_ext(reset), remark="OFFSET_RESET")
         limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
         place = header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit
         if callable(wanted):
@@ -96,6 +103,9 @@ class Pulling:
         if waits and header.sys_flag & _SUSPEND and not last:
             self._park(request, connection, header, found, deadline)
             return None
+        offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
+        if found.count:
+            self._broker.traffic.sent(header.topic, header.consumer_group, found.count)
         return request.reply(code, ext=_ext(found), body=found.body, remark=remark)
 
     def _park(

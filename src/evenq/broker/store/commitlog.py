@@ -45,6 +45,11 @@ class CommitLog:
         return self._segments.start
 
     @property
+    def written(self) -> int:
+        """Up to where the log is with the system, and not only in memory."""
+        return self._written
+
+    @property
     def filled(self) -> int:
         """Where the files end: nothing can be found behind it."""
         return self._segments.end

@@ -121,13 +121,15 @@ class Store:
         self._savers: list[Saver] = []
         # records of which others were made shortly before a kill: nobody need do it again
         self.sources: frozenset[int] = frozenset()
+        # whether the last run ended in good order
+        self.was_closed = True
         self._open()
 
     def _open(self) -> None:
         for directory in sorted((self._directory / "consumequeue").glob("*/*")):
             if directory.name.isdigit():
                 self.queue(directory.parent.name, int(directory.name))
-        clean = not self._abort.found
+        clean = self.was_closed = not self._abort.found
         queues = list(self._queues.values())
         found = recover(self.log, queues, self.queue, self._checkpoint, clean=clean, levels=self.levels)
         if not clean:
@@ -233,7 +235,8 @@ class Store:
         dirty, self._dirty = self._dirty, set()
         for queue in dirty:
             queue.write_out()
-        reached = Checkpoint(self._last_time, self._last_time, self._last_time, mark=self.log.end)
+        # Java keeps an index after a kill only up to its time: it makes it again, as we do
+        reached = Checkpoint(self._last_time, self._last_time, index_time=0, mark=self.log.end)
         saves = [saver() for saver in self._savers]
 
         def wait() -> None:

@@ -1,0 +1,79 @@
+"""Keeping the index of a store up with its log: a little at a time, between the requests of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenq.broker.store.store import Store
+from evenq.errors import StateError
+
+if TYPE_CHECKING:
+    from evenq.broker.store.index import Index
+
+__all__ = ["Indexer"]
+
+log = logging.getLogger(__name__)
+
+# How long new messages may wait before they are taken up; whoever asks for one does not wait.
+_PAUSE = 0.25
+# What a stop still takes up: whatever is beyond it is taken up after the next start.
+_LAST_EFFORT = 64 * 1024 * 1024
+
+
+class Indexer:
+    """The index of a store, and the task that fills it. The first question for it waits until it is opened."""
+
+    def __init__(self, store: Store, directory: Path, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._index: Index | None = None
+        self._opened = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Take up what is left, within reason, and close the files."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        index, self._index = self._index, None
+        if index is not None:
+            if index.behind <= _LAST_EFFORT:
+                while index.behind > 0:
+                    index.advance()
+            index.close()
+
+    async def current(self) -> Index:
+        """The index, when it holds everything that is in the log now."""
+        await self._opened.wait()
+        wanted = self._store.log.written
+        while self._index is not None and self._index.position < wanted:
+            self._index.advance()
+            await asyncio.sleep(0)
+        if self._index is None:
+            raise StateError("the broker is stopping: ask it again when it runs")
+        return self._index
+
+    async def _run(self) -> None:
+        # numpy takes a while to load, and nobody need wait for it
+        await asyncio.to_thread(import_module, "evenq.broker.store.index")
+        from evenq.broker.store.index import Index
+
+        self._index = Index(self._directory, self._store.log, clock=self._clock, clean=self._store.was_closed)
+        self._store.save_with_checkpoints(self._index.saver)
+        self._opened.set()
+        while True:
+            try:
+                await self.current()
+                self._index.trim()
+            except OSError as error:
+                log.error("%s: the index waits for the disk: %s", self._directory, error)
+            await asyncio.sleep(_PAUSE)

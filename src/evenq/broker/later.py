@@ -1,0 +1,37 @@
+"""Answers that come later: a handler leaves a coroutine here, and what it gives is sent when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from evenq.broker.server import Connection, Refusal
+from evenq.errors import EvenqError
+from evenq.protocol.codes import ResponseCode
+from evenq.protocol.command import Command
+
+__all__ = ["Later"]
+
+
+class Later:
+    """The answers of one family of handlers that are still to come."""
+
+    def __init__(self) -> None:
+        # a task that nobody holds may be collected before it is done
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def answer(self, request: Command, connection: Connection, reply: Coroutine[Any, Any, Command]) -> None:
+        """Send what ``reply`` gives, or why it gives nothing."""
+        task = asyncio.get_running_loop().create_task(_send(request, connection, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _send(request: Command, connection: Connection, reply: Coroutine[Any, Any, Command]) -> None:
+    try:
+        connection.send(await reply)
+    except Refusal as refusal:
+        connection.send(request.reply(refusal.code, remark=refusal.remark))
+    except (EvenqError, OSError) as error:
+        connection.send(request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))

@@ -1,0 +1,173 @@
+"""The index of a store: messages by key, made from the commit log behind everybody's back.
+
+No sender waits for it. :meth:`Index.advance` takes the next piece of the log; whoever looks for a key lets it catch
+up first. How far it came stands in its files, so that it goes on there after any end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from evenq.broker.store.commitlog import CommitLog
+from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile
+from evenq.broker.store.keys import Keys, find_keys, key_hash
+from evenq.broker.store.scan import BLANK, read_entry
+
+__all__ = ["Index"]
+
+log = logging.getLogger(__name__)
+
+# How much of the log is taken at a time: about a millisecond's work.
+_PIECE = 256 * 1024
+
+
+class Index:
+    """The files of one directory, oldest first, and ``position``: what of the log before it is in them.
+
+    ``clean`` says whether the store was closed the last time: if not, only the entries of the last files are trusted.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        commit_log: CommitLog,
+        *,
+        clock: Callable[[], float],
+        clean: bool = True,
+        slots: int = SLOTS,
+        entries: int = ENTRIES,
+    ) -> None:
+        self._directory = directory
+        self._log = commit_log
+        self._clock = clock
+        self._shape = slots, entries
+        self._files = [
+            IndexFile(path, slots=slots, entries=entries, stale=not clean) for path in self._paths(slots, entries)
+        ]
+        # files that were filled up since the last checkpoint
+        self._filled: list[IndexFile] = []
+        self.position = self._resume()
+
+    def _paths(self, slots: int, entries: int) -> Iterator[Path]:
+        size = IndexFile.size_of(slots, entries)
+        for path in sorted(path for path in self._directory.glob("*") if path.name.isdigit()):
+            if path.stat().st_size in (0, size):
+                yield path
+            else:
+                log.warning("%s is left out: it has %d bytes and not %d", path, path.stat().st_size, size)
+
+    def _resume(self) -> int:
+        """Drop what the log does not hold (any more), and find out where to go on."""
+        for file in list(self._files):
+            if file.last_offset >= self._log.end:
+                file.cut(self._log.end)
+            if file.is_empty:
+                self._drop(file)
+        self.trim()
+        if not self._files:
+            return self._log.start
+        last = self._files[-1].last_offset
+        if last < self._log.start:
+            return self._log.start
+        data, base = self._log.file(last)
+        entry = read_entry(data, last - base, last)
+        return last if entry is None or entry is BLANK else last + entry.size
+
+    # -- writing
+
+    @property
+    def behind(self) -> int:
+        """How many bytes of the log are still to be taken."""
+        return self._log.written - self.position
+
+    def advance(self) -> bool:
+        """Take the next piece of the log; whether there is more of it."""
+        file_end = (self.position // self._log.file_size + 1) * self._log.file_size
+        end = min(file_end, self._log.written)
+        keys = self._keys(min(self.position + _PIECE, end))
+        if keys.end == self.position and not keys.blank:
+            # a message that is larger than a piece
+            size = int.from_bytes(self._log.read(self.position, self.position + 4), "big", signed=True)
+            keys = self._keys(min(self.position + max(size, 0), end))
+        done = 0
+        while done < len(keys):
+            done += self._file().add(keys.part(done, len(keys)))
+        if keys.end > self.position:
+            self.position = keys.end
+        else:
+            if not keys.blank:
+                log.error(
+                    "no message is at %d of the log, where one should be: none up to %d is indexed", keys.end, end
+                )
+            self.position = end
+        return self.behind > 0
+
+    def _keys(self, end: int) -> Keys:
+        return find_keys(self._log.read(self.position, end), self.position)
+
+    def _file(self) -> IndexFile:
+        """The file that takes the next keys."""
+        if self._files and self._files[-1].room:
+            return self._files[-1]
+        if self._files:
+            self._filled.append(self._files[-1])
+        self._directory.mkdir(parents=True, exist_ok=True)
+        slots, entries = self._shape
+        self._files.append(IndexFile(self._new_path(), slots=slots, entries=entries))
+        return self._files[-1]
+
+    def _new_path(self) -> Path:
+        now = datetime.fromtimestamp(self._clock())
+        name = int(f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
+        # two files may be filled within a millisecond only in a test, but the last one must sort last
+        if self._files:
+            name = max(name, int(self._files[-1].path.name) + 1)
+        return self._directory / f"{name:017d}"
+
+    def saver(self) -> Callable[[], None]:
+        """For a checkpoint: the function that brings what is there now to the disk. It may run in another thread."""
+        filled, self._filled = self._filled, []
+        pairs = [(file, file.header()) for file in [*filled, *self._files[-1:]]]
+
+        def save() -> None:
+            for file, header in pairs:
+                file.save(header)
+
+        return save
+
+    def trim(self) -> None:
+        """Remove files that only speak of messages which the log no longer holds; the last one stays."""
+        for file in self._files[:-1]:
+            if file.last_offset >= self._log.start:
+                return
+            self._drop(file)
+
+    def _drop(self, file: IndexFile) -> None:
+        self._files.remove(file)
+        if file in self._filled:
+            self._filled.remove(file)
+        file.abandon()
+        file.path.unlink()
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files = []
+
+    # -- reading
+
+    def find(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """The log offsets of messages that may have the key and may have been stored between two times in
+        milliseconds, newest first."""
+        wanted = key_hash(topic, key)
+        for file in reversed(self._files):
+            if file.overlaps(begin, end):
+                yield from file.find(wanted, begin, end)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Place and time of the newest message that is in the index; zeros where none is."""
+        return (self._files[-1].last_offset, self._files[-1].last_time) if self._files else (0, 0)
