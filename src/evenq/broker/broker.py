@@ -12,22 +12,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from evenq.broker.clockwork import Clockwork
+from evenq.broker.delays import DelayedMessages
 from evenq.broker.faults import Faults
 from evenq.broker.flusher import Flusher
 from evenq.broker.groupconfigs import GroupConfigs
 from evenq.broker.groups import ConsumerGroups, ProducerGroups
 from evenq.broker.handlers import dispatch_table
 from evenq.broker.indexer import Indexer
+from evenq.broker.intake import Intake
 from evenq.broker.locks import QueueLocks
 from evenq.broker.longpoll import WaitingPulls
 from evenq.broker.offsets import GroupOffsets
 from evenq.broker.rates import Rates
 from evenq.broker.registrar import Registrar
+from evenq.broker.retries import Retries
 from evenq.broker.server import Connection, Limits, Server
 from evenq.broker.store.commitlog import FILE_SIZE
+from evenq.broker.store.levels import LEVELS, DelayLevels
 from evenq.broker.store.store import Store
+from evenq.broker.timers import Timers
 from evenq.broker.topics import Topics
 from evenq.broker.traffic import Traffic
+from evenq.broker.transactions import Transactions, TransactionSettings, question
+from evenq.model import MessageView, Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
@@ -53,6 +61,10 @@ class BrokerSettings:
     log_file_size: int = FILE_SIZE
     # how often offsets are saved, the disk is synced and silent members are looked for
     housekeeping_seconds: float = 0.5
+    # how long messages wait at each delay level, and how often is looked for those that are due
+    delay_levels: str = LEVELS
+    delivery_seconds: float = 0.1
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
     limits: Limits = field(default_factory=Limits)
 
 
@@ -98,12 +110,18 @@ class Broker:
         self.waiting_pulls = WaitingPulls(loop.call_at, loop.time)
         await self.server.start(dispatch_table(self))
         await self._registrar.start()
-        self._tasks = [asyncio.create_task(self._keep_house())]
+        self._tasks = [asyncio.create_task(self._keep_house()), asyncio.create_task(self.clockwork.run())]
         self.indexer.start()
 
     def _open(self) -> None:
         settings, clock = self.settings, self._clock
-        self.store = Store(self.directory, self.address, clock=clock, log_file_size=settings.log_file_size)
+        self.store = Store(
+            self.directory,
+            self.address,
+            clock=clock,
+            log_file_size=settings.log_file_size,
+            levels=DelayLevels.parse(settings.delay_levels),
+        )
         self.flusher = Flusher(self.store)
         config = self.store.config
         self.topics = Topics(
@@ -121,6 +139,7 @@ class Broker:
             changed=lambda: self._unsaved.setdefault(self._save_groups),
         )
         self.offsets = GroupOffsets(config.load_offsets())
+        self._open_postponed()
         self.indexer = Indexer(self.store, self.directory / "index", clock)
         self.traffic = Traffic(self.store, settings.cluster)
         self.rates = Rates(self.traffic, clock)
@@ -134,6 +153,26 @@ class Broker:
         self._save_topics()
         self._save_groups()
 
+    def _open_postponed(self) -> None:
+        """Everything about messages that do not go to their queue, or not yet."""
+        clock = self._clock
+        self.retries = Retries(self.topics, self.group_configs, self.locks)
+        self.intake = Intake(self.store, clock)
+        self.transactions = Transactions(
+            self.store,
+            self.intake,
+            self.topics,
+            self.offsets,
+            clock,
+            self._settle,
+            self._ask_producer,
+            self.settings.transactions,
+        )
+        self.timers = Timers(self.store, self.directory, clock, self._settle)
+        delayed = DelayedMessages(self.store, clock, self._settle)
+        parts = (delayed.deliver, self.timers.deliver, self.transactions.check)
+        self.clockwork = Clockwork(parts, self.settings.delivery_seconds)
+
     async def stop(self) -> None:
         """Leave the name servers, break the connections, close the store."""
         for task in self._tasks:
@@ -142,8 +181,10 @@ class Broker:
         await self.server.stop()
         await self.flusher.stop()
         await self.indexer.stop()
+        self.timers.finish()
         self._save_offsets()
         self.store.close()
+        self.timers.close()
 
     async def _keep_house(self) -> None:
         while True:
@@ -191,6 +232,11 @@ class Broker:
                 for connection in group.members:
                     connection.notify(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext))
 
+    def _ask_producer(self, half: MessageView) -> None:
+        producer = self.producers.next(half.properties.get(Property.PRODUCER_GROUP, ""))
+        if producer is not None:
+            producer.notify(question(half, self.settings.name))
+
     def _lost(self, connection: Connection) -> None:
         self.waiting_pulls.forget(connection)
         self.producers.lose(connection)
@@ -203,7 +249,11 @@ class Broker:
             unsaved, self._unsaved = self._unsaved, {}
             for save in unsaved:
                 save()
-        arrived = self.store.settle()
+        try:
+            arrived = self.store.settle()
+        except OSError:
+            self.transactions.load()
+            raise
         if arrived:
             self.waiting_pulls.arrived(arrived)
 

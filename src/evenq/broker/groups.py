@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Generic, TypeVar
 
 from evenq.model import MessageModel
@@ -123,14 +124,28 @@ class ConsumerGroups(Generic[Channel]):
 
 
 class ProducerGroups(Generic[Channel]):
-    """The producers, by group. They are counted, and asked about half messages."""
+    """The producers, by group. They are counted, asked about half messages, and given replies."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._groups: dict[str, dict[Channel, Member[Channel]]] = {}
+        self._turns = count()
 
     def members(self, group: str) -> list[Member[Channel]]:
         return list(self._groups.get(group, {}).values())
+
+    def next(self, group: str) -> Channel | None:
+        """The connection of some producer of a group, another one each time."""
+        channels = list(self._groups.get(group, ()))
+        return channels[next(self._turns) % len(channels)] if channels else None
+
+    def find(self, client_id: str) -> Channel | None:
+        """The connection of a producer by its client id."""
+        for members in self._groups.values():
+            for member in members.values():
+                if member.client_id == client_id:
+                    return member.channel
+        return None
 
     def groups(self) -> list[str]:
         return list(self._groups)

@@ -129,13 +129,6 @@ def refusals() -> list[object]:
             "over the limit 32767",
             id="properties",
         ),
-        pytest.param(
-            plain("TBW102", properties="TRAN_MSG\x01true\x02"),
-            b"x",
-            ResponseCode.MESSAGE_ILLEGAL,
-            "does not support transactional messages",
-            id="transaction",
-        ),
     ]
 
 

@@ -12,9 +12,12 @@ from evenq.broker.handlers.offsets import Offsets
 from evenq.broker.handlers.progress import Progress
 from evenq.broker.handlers.pull import Pulling
 from evenq.broker.handlers.relays import Relays
+from evenq.broker.handlers.replies import Replies
 from evenq.broker.handlers.resets import Resets
+from evenq.broker.handlers.retries import SendingBack
 from evenq.broker.handlers.send import Sending
 from evenq.broker.handlers.topics import TopicAdministration
+from evenq.broker.handlers.transactions import Ending
 from evenq.broker.server import Handler
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ __all__ = ["dispatch_table"]
 
 FAMILIES = (
     Sending,
+    SendingBack,
+    Ending,
+    Replies,
     Pulling,
     Membership,
     Offsets,

@@ -3,12 +3,14 @@
 Behaviour
     A topic that does not exist is created after the topic that the sender names as its model (``TBW102``). The
     answer leaves when the message is with the system (asynchronous flush) or on the disk (synchronous flush).
+    Delayed and timed messages go where they wait (:mod:`evenq.broker.intake`), half messages where nobody consumes
+    them (:mod:`evenq.broker.transactions`), and what was tried too often to a group's dead letters.
 
 Codes
-    SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, CONSUMER_SEND_MSG_BACK
+    SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE
 
 Not implemented
-    Delayed, timed and transactional messages are refused; a message that is sent back is redelivered at once.
+    Messages of a batch are stored at once, whatever their properties: clients do not put others into a batch.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from evenq.broker.intake import POSTPONING
+from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.store import Incoming, Stored
-from evenq.broker.topics import dead_letter_topic, retry_topic, topic_error
+from evenq.broker.topics import topic_error
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.batch import decode_batch
@@ -37,14 +41,8 @@ __all__ = ["Sending"]
 REGION = "DefaultRegion"
 _TRACE = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
-# What a broker cannot do yet, by the property that asks for it.
-_REFUSED = {
-    Property.DELAY: "delayed messages",
-    Property.TIMER_DELIVER_MS: "timed messages",
-    Property.TIMER_DELAY_MS: "timed messages",
-    Property.TIMER_DELAY_SEC: "timed messages",
-    "TRAN_MSG": "transactional messages",
-}
+# A message with one of these properties may not go to its queue, or not yet.
+_SPECIAL = POSTPONING | {Property.HALF}
 
 _WRITE = int(Perm.WRITE)
 
@@ -67,7 +65,6 @@ class Sending:
             RequestCode.SEND_MESSAGE: self._send_v1,
             RequestCode.SEND_MESSAGE_V2: self._send_v2,
             RequestCode.SEND_BATCH_MESSAGE: self._send_v2,
-            RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
         }
 
     def _send_v1(self, request: Command, connection: Connection) -> Command | None:
@@ -84,9 +81,6 @@ class Sending:
             return self._send_batch(request, connection, header, queue_id)
         text = header.properties or ""
         properties = decode_properties(text)
-        for name in _REFUSED:
-            if name in properties:
-                raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"this broker does not support {_REFUSED[name]} ({name})")
         unique_key = properties.get(Property.UNIQUE_KEY)
         if unique_key is None:
             unique_key = properties[Property.UNIQUE_KEY] = self._broker.unique_ids.next()
@@ -105,7 +99,10 @@ class Sending:
             header.sys_flag,
             header.reconsume_times or 0,
         )
-        stored = self._broker.store.append(message)
+        if _SPECIAL.isdisjoint(properties) and not header.topic.startswith(RETRY_PREFIX):
+            stored = self._broker.store.append(message)
+        else:
+            stored = self._put(message, header)
         ext = {
             "msgId": self._message_id(stored),
             "queueId": str(queue_id),
@@ -115,10 +112,21 @@ class Sending:
         }
         return self._broker.answer_when_durable(request.reply(ext=ext), connection)
 
+    def _put(self, message: Incoming, header: headers.SendRequest) -> Stored:
+        """Store a message that may not go to its queue, or not yet."""
+        properties = decode_properties(message.properties)
+        if message.topic.startswith(RETRY_PREFIX):
+            message, properties = self._broker.retries.redirected(message, properties, header.max_reconsume_times)
+        # an old client sends what it consumed of a transaction to be tried again: that is no half message
+        tried = message.reconsume_times > 0 and Property.DELAY in properties
+        if properties.get(Property.HALF, "").lower() == "true" and not tried:
+            return self._broker.transactions.prepare(message, properties)
+        return self._broker.intake.put(message, properties)
+
     def _send_batch(
         self, request: Command, connection: Connection, header: headers.SendRequest, queue_id: int
     ) -> Command | None:
-        if header.topic.startswith(retry_topic("")):
+        if header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
         entries = decode_batch(request.body)
         if not entries:
@@ -156,7 +164,7 @@ class Sending:
         if error is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, error)
         topic = self._broker.topics.create_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
-        if topic is None and header.topic.startswith(retry_topic("")):
+        if topic is None and header.topic.startswith(RETRY_PREFIX):
             return self._broker.topics.create_for_group(header.topic, 1)
         if topic is None:
             raise Refusal(
@@ -186,41 +194,6 @@ class Sending:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the properties have {len(header.properties or '')} characters, over the limit {0x7FFF}",
             )
-
-    def _send_back(self, request: Command, connection: Connection) -> Command | None:
-        header = headers.SendBack.from_ext(request.ext)
-        settings = self._broker.group_configs.get(header.group)
-        if settings is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}: create it"
-            )
-        if settings.retry_queue_nums <= 0:
-            return request.reply()
-        message = self._broker.store.message_at(header.offset)
-        if message is None:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        limit = settings.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
-        if message.reconsume_times >= limit or header.delay_level < 0:
-            topic, queues = dead_letter_topic(header.group), 1
-        else:
-            topic, queues = retry_topic(header.group), settings.retry_queue_nums
-        self._broker.topics.create_for_group(topic, queues)
-        properties = {Property.RETRY_TOPIC: message.topic, Property.ORIGIN_ID: message.msg_id} | message.properties
-        self._broker.store.append(
-            Incoming(
-                topic,
-                random.randrange(queues),
-                message.body,
-                encode_properties(properties),
-                message.tags,
-                message.born_timestamp,
-                message.born_host,
-                message.flag,
-                message.sys_flag,
-                message.reconsume_times + 1,
-            )
-        )
-        return self._broker.answer_when_durable(request.reply(), connection)
 
 
 def _tags_of(properties: str) -> str | None:

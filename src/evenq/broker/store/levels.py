@@ -8,10 +8,12 @@ from typing import Self
 
 from evenq.errors import ArgumentError
 
-__all__ = ["DEFAULT_LEVELS", "SCHEDULE_TOPIC", "DelayLevels"]
+__all__ = ["DEFAULT_LEVELS", "LEVELS", "SCHEDULE_TOPIC", "DelayLevels"]
 
 # The queue of a level is its number less 1; what stands in its consume queue for the tag is the time of delivery.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL = re.compile(r"(\d+)([smhd])")
@@ -49,4 +51,4 @@ class DelayLevels:
         return stored + self.delay(level)
 
 
-DEFAULT_LEVELS = DelayLevels.parse("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+DEFAULT_LEVELS = DelayLevels.parse(LEVELS)
