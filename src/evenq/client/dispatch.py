@@ -1,29 +1,29 @@
-"""Handing messages to listeners: a number of lanes that take turns over the queues with something to do."""
+"""Handing messages to a handler: a number of lanes that take turns over the queues with something to do."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol
 
 from evenq.client.holding import Holding
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
 
-__all__ = ["Dispatcher", "Handler", "Listener", "Retry", "is_async", "listener"]
+__all__ = ["Delivery", "Dispatcher", "Handler", "Outcome", "Retry", "is_async"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What a handler returns to see the batch again later.
+    """What a handler returns to see the batch, or one message of it, again later.
 
-    ``delay_level`` is RocketMQ's (1 is 1 s … 18 is 2 h); 0 lets the broker choose by the number of tries so far.
+    ``delay_level`` is RocketMQ's (1 is 1 s … 18 is 2 h); 0 lets the broker choose by the number of tries so far, -1
+    means never: the message becomes a dead letter.
     """
 
     delay_level: int = 0
@@ -35,8 +35,9 @@ class Retry:
             )
 
 
-Handler = Callable[[list[MessageView]], "Retry | None"] | Callable[[list[MessageView]], Awaitable["Retry | None"]]
-Listener = Callable[[list[MessageView]], Awaitable["Retry | None"]]
+# None for all's well, one Retry for all, or a list with one of either for each message
+Outcome = Retry | None | Sequence[Retry | None]
+Handler = Callable[[list[MessageView]], Outcome] | Callable[[list[MessageView]], Awaitable[Outcome]]
 
 
 def is_async(function: object) -> bool:
@@ -44,27 +45,28 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def listener(handler: Handler, pool: ThreadPoolExecutor) -> Listener:
-    """The handler as a coroutine function: a plain function runs in ``pool``, a coroutine function in the loop."""
-    if not callable(handler):
-        raise ArgumentError("handler", handler, "give a function that takes a list of messages")
-    if is_async(handler):
-        return cast("Listener", handler)
-    plain = cast("Callable[[list[MessageView]], Retry | None]", handler)
+class Delivery(Protocol):
+    """What becomes of the messages of a batch."""
 
-    async def run(batch: list[MessageView]) -> Retry | None:
-        return await asyncio.get_running_loop().run_in_executor(pool, plain, batch)
+    in_order: bool
 
-    return run
+    def ready(self, holding: Holding) -> float:
+        """0 where messages of the queue may be delivered now, else in how many seconds to ask again."""
+        ...
+
+    async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
+        """Deliver; gives for how many seconds the queue pauses after that."""
+        ...
 
 
 class Dispatcher:
-    """``lanes`` batches run at a time. Queues with messages take turns, so that no queue starves another."""
+    """``lanes`` batches run at a time. Queues with messages take turns, so that no queue starves another.
 
-    def __init__(
-        self, deliver: Callable[[Holding, list[MessageView]], Awaitable[None]], lanes: int, batch: int
-    ) -> None:
-        self._deliver = deliver
+    In order, a queue is in one lane at a time.
+    """
+
+    def __init__(self, delivery: Delivery, lanes: int, batch: int) -> None:
+        self._delivery = delivery
         self._batch = batch
         self._lanes = lanes
         self._ready: asyncio.Queue[Holding] = asyncio.Queue()
@@ -85,16 +87,33 @@ class Dispatcher:
             self._ready.put_nowait(holding)
 
     async def _lane(self) -> None:
+        delivery = self._delivery
         while True:
             holding = await self._ready.get()
-            holding.announced = False
+            if not delivery.in_order:
+                holding.announced = False
+            elif pause := delivery.ready(holding):
+                self._again(holding, pause)
+                continue
             batch = holding.take(self._batch)
             if not batch:
+                holding.announced = False
                 continue
             self.announce(holding)
+            pause = 0.0
             try:
-                await self._deliver(holding, batch)
+                pause = await delivery.deliver(holding, batch)
             except Exception:
                 # a lane must outlive anything that delivering does
                 log.exception("delivering %d messages of %s failed", len(batch), holding.queue)
                 holding.release()
+            if delivery.in_order:
+                self._again(holding, pause)
+
+    def _again(self, holding: Holding, pause: float) -> None:
+        """Let the queue stand in line again, after a pause."""
+        if pause:
+            asyncio.get_running_loop().call_later(pause, self._again, holding, 0.0)
+        else:
+            holding.announced = False
+            self.announce(holding)

@@ -36,7 +36,7 @@ class Follower:
     """Reads one queue of a topic from ``offset`` on.
 
     ``room`` says how many more offsets may be asked for now, beside the one pull that is always allowed. ``pace`` is
-    shared by all who read from the same broker.
+    shared by all who read from the same broker. ``alive`` is called whenever pulls are sent.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Follower:
         subscription: Callable[[], Subscription],
         pace: Pace,
         room: Callable[[], int],
+        alive: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
@@ -57,6 +58,7 @@ class Follower:
         self._subscription = subscription
         self._pace = pace
         self._room = room
+        self._alive = alive
         self._clock = clock
         # when a pull was last sent that may wait at the broker
         self._asked_at = 0.0
@@ -75,6 +77,7 @@ class Follower:
         pause = FIRST_PAUSE
         try:
             while True:
+                self._alive()
                 await self._launch()
                 flight = self._flying.popleft()
                 try:

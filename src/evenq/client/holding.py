@@ -59,8 +59,10 @@ class Holding:
         self.locked_at = 0.0
         self.committing = asyncio.Lock()
         self.dropped = False
-        # who pulls this queue
+        # who pulls this queue, and when it was last heard of
         self.reader: asyncio.Task[None] | None = None
+        self.pulled_at = 0.0
+        self.consumed_at = 0.0
         # whether a dispatcher knows that messages wait here
         self.announced = False
         self._waiting: deque[MessageView] = deque()
@@ -84,6 +86,14 @@ class Holding:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def space(self) -> int:
+        """How many more offsets may be asked for."""
+        progress, limits = self.progress, self.limits
+        if progress.bytes >= limits.bytes:
+            return 0
+        return min(limits.messages - progress.count, limits.span - progress.span)
+
     def add(self, messages: Sequence[MessageView], next_offset: int) -> None:
         """Take what a pull brought."""
         self.progress.pulled(((m.queue_offset, m.store_size) for m in messages), next_offset)
@@ -100,6 +110,13 @@ class Holding:
             self.committed = min(self.committed, offset)
             self._waiting.clear()
 
+    def reset(self, offset: int) -> None:
+        """Go on at ``offset`` because somebody wants it so: what waits is forgotten, and that much is committed."""
+        self.progress = Progress(offset)
+        self.committed = -1
+        self._waiting.clear()
+        self._update_room()
+
     def take(self, count: int) -> list[MessageView]:
         """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
         if self.dropped or not self._waiting:
@@ -114,6 +131,12 @@ class Holding:
         self.progress.done(m.queue_offset for m in batch)
         self.release()
         self._update_room()
+
+    def take_back(self, batch: Sequence[MessageView]) -> None:
+        """A batch has ended and comes first again."""
+        if not self.dropped:
+            self._waiting.extendleft(reversed(batch))
+        self.release()
 
     def release(self) -> None:
         """A batch has ended without an outcome: it stays unconsumed, and holds the commit where it is."""
@@ -139,11 +162,7 @@ class Holding:
         return True
 
     def _update_room(self) -> None:
-        progress, limits = self.progress, self.limits
-        full = (
-            progress.count >= limits.messages or progress.bytes >= limits.bytes or progress.span >= limits.span
-        ) and not self.dropped
-        if full:
-            self.room.clear()
-        else:
+        if self.space > 0 or self.dropped:
             self.room.set()
+        else:
+            self.room.clear()

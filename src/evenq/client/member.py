@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Generic
 
@@ -141,6 +141,10 @@ class Member(Generic[H]):
         await self.rebalancer.stop()
         await self._ownership.give_up_all()
         await self._shares.give_up()
+
+    def retake(self, queues: Iterable[MessageQueue]) -> None:
+        """Let queues go, properly, and take them anew."""
+        self._ownership.leave(queues)
 
     async def commit(self, holding: H) -> None:
         """Store how far the queue is, and wait for the answer. Never backwards."""

@@ -1,26 +1,28 @@
-"""Reading a held queue: pull, hand on, pull again, until the queue is let go."""
+"""Reading a held queue for its listener: what comes is unpacked and waits in the holding, until that is dropped."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from contextlib import aclosing
 
+from evenq.client.following import Follower
 from evenq.client.holding import Holding
-from evenq.client.pull import Pulled, pull, pull_command
+from evenq.client.reading import Chunk, Pace
 from evenq.client.session import Session
-from evenq.errors import ProtocolError, RemoteError
-from evenq.model import MessageView
+from evenq.client.stats import Stats
+from evenq.client.unpacking import as_messages
+from evenq.errors import ProtocolError
 from evenq.protocol.bodies import Subscription
-from evenq.protocol.filters import passes
-from evenq.protocol.records import decode_messages
 
 __all__ = ["QueueReader"]
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.1
-LAST_PAUSE = 3.0
+# Seconds before an answer that cannot be read is asked for again.
+UNREADABLE_PAUSE = 3.0
 
 
 class QueueReader:
@@ -32,64 +34,57 @@ class QueueReader:
         group: str,
         subscription: Callable[[str], Subscription],
         arrived: Callable[[Holding], None],
-        count: int,
+        stats: Stats,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._group = group
         self._subscription = subscription
         self._arrived = arrived
-        self._count = count
+        self._stats = stats
+        self._clock = clock
+        self._paces: dict[str, Pace] = {}
 
     async def read(self, holding: Holding) -> None:
-        """Until the holding is dropped. A broker that fails is asked again, after a pause that grows."""
-        pause = FIRST_PAUSE
-        while not holding.dropped:
-            await holding.room.wait()
-            if holding.dropped:
-                return
+        """Until the task is cancelled, which is what a drop does."""
+        while True:
             try:
-                came = await self._pull(holding)
-                messages = decode_messages(came.body, broker=holding.queue.broker) if came.body else []
+                await self._follow(holding)
             except ProtocolError:
-                log.exception(
-                    "what was pulled from %s at %d cannot be read", holding.queue, holding.progress.next_offset
-                )
-            except RemoteError as error:
-                log.warning("pull from %s: %s; again in %.1f s", holding.queue, error, pause)
-            else:
-                pause = FIRST_PAUSE
-                if not holding.dropped:
-                    self._accept(holding, came, messages)
-                continue
-            await asyncio.sleep(pause)
-            pause = min(LAST_PAUSE, pause * 2)
+                log.exception("%s at %d cannot be read", holding.queue, holding.progress.next_offset)
+            await asyncio.sleep(UNREADABLE_PAUSE)
 
-    async def _pull(self, holding: Holding) -> Pulled:
-        queue, timeouts = holding.queue, self._session.timeouts
-        wanted = self._subscription(queue.topic)
-        command = pull_command(
+    async def _follow(self, holding: Holding) -> None:
+        queue = holding.queue
+
+        def alive() -> None:
+            holding.pulled_at = self._clock()
+
+        follower = Follower(
+            self._session,
             self._group,
             queue,
             holding.progress.next_offset,
-            count=self._count,
-            hold=timeouts.hold,
-            expression=wanted.sub_string,
-            expression_type=wanted.expression_type,
+            subscription=lambda: self._subscription(queue.topic),
+            pace=self._paces.setdefault(queue.broker, Pace()),
+            room=lambda: holding.space,
+            alive=alive,
         )
-        address = self._session.routes.address_of(queue)
-        return await pull(self._session.remote, address, command, timeouts.hold + timeouts.pull)
+        async with aclosing(follower.chunks()) as chunks:
+            async for chunk in chunks:
+                self._accept(holding, chunk)
+                if not holding.room.is_set():
+                    await holding.room.wait()
 
-    def _accept(self, holding: Holding, came: Pulled, messages: list[MessageView]) -> None:
-        if came.moved:
-            log.warning(
-                "%s has no offset %d (it holds %d to %d); going on at %d",
-                holding.queue, holding.progress.next_offset, came.min_offset, came.max_offset, came.next_offset,
-            )  # fmt: skip
-            holding.jump(came.next_offset)
-            return
-        # The broker compares the tags' hashes only: what has another tag with the same hash is left out here.
-        tags = self._subscription(holding.queue.topic).tags_set
-        wanted = [message for message in messages if passes(tags, message.tags)]
-        holding.add(wanted, came.next_offset)
-        if wanted:
+    def _accept(self, holding: Holding, chunk: Chunk) -> None:
+        if chunk.start != holding.progress.next_offset:
+            holding.jump(chunk.start)
+        messages = as_messages(chunk, self._tags)
+        holding.add(messages, chunk.stop)
+        if messages:
+            self._stats.pulled(holding.queue.topic, len(messages))
             self._arrived(holding)
+
+    def _tags(self, topic: str) -> set[str]:
+        return self._subscription(topic).tags_set

@@ -4,49 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from evenq.balance import Plan, StrategyLike
-from evenq.client.dispatch import Dispatcher, Handler, Listener, Retry, listener
+from evenq.client.acl import Credentials
+from evenq.client.calls import Calls
+from evenq.client.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery
+from evenq.client.dispatch import Delivery, Dispatcher, Handler
 from evenq.client.holding import Holding
+from evenq.client.localoffsets import DEFAULT_FOLDER, LocalOffsets
 from evenq.client.member import Member
 from evenq.client.pulling import QueueReader
 from evenq.client.session import Session
 from evenq.client.settings import FlowControl, Intervals, Timeouts
-from evenq.client.shares import RETRY_PREFIX
+from evenq.client.starting import StartingPoint
 from evenq.client.starts import Start
-from evenq.errors import ArgumentError, RemoteError, StateError
-from evenq.model import MessageQueue, MessageView, Property
-from evenq.protocol.headers import SendBack
+from evenq.client.stats import Stats
+from evenq.client.tls import TlsLike
+from evenq.errors import ArgumentError, StateError
+from evenq.model import MessageModel, MessageQueue
+from evenq.protocol.filters import SQL92, TAG
 
 __all__ = ["PushConsumer"]
 
 log = logging.getLogger(__name__)
 
-# A message that could not be given back to the broker is tried again so often before it stays unconsumed.
-SEND_BACK_PAUSES = (0.1, 0.5, 2.0, 5.0)
+# A queue that nobody has pulled for so many seconds, though there is room, is let go and taken anew.
+STALE = 120.0
+RETRIES = 16
+# in order, a message is tried until it succeeds, unless told otherwise
+RETRIES_IN_ORDER = (1 << 31) - 1
 
 
 class PushConsumer:
     """A member of a consumer group that is handed its messages.
 
-    ================ =====================================================================
+    ================ =========================================================================
     ``strategy``     how the queues are divided: a name, a strategy, or a function
     ``instance``     this member's name; with it the client id is the same after a restart
     ``begin``        where a new group begins: ``"last"``, ``"first"`` or a datetime
+    ``model``        ``CLUSTERING``, or ``BROADCASTING``: every member gets every message
     ``batch``        at most so many messages in one call of the handler
     ``concurrency``  so many calls of the handler at a time
-    ``max_retries``  redeliveries of a message before it becomes a dead letter
-    ================ =====================================================================
+    ``max_retries``  redeliveries of a message before it becomes a dead letter: 16, in order
+                     without end
+    ``suspend``      in order, seconds that a queue pauses after a failure
+    ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
+                     ``instance``, or it will not find them again
+    ================ =========================================================================
 
     The handler is a plain function (it runs in a thread) or a coroutine function. It gets a list of messages and
-    returns None, or :class:`~evenq.client.dispatch.Retry` to see them again later; an exception counts as that.
+    returns None, or :class:`evenq.Retry` to see them again later, or a list with one of either for each message; an
+    exception counts as a retry. One that takes longer than ``timeouts.consume`` is given up on.
     """
 
     def __init__(
@@ -57,36 +71,54 @@ class PushConsumer:
         strategy: StrategyLike = "AVG",
         instance: str | None = None,
         begin: str | datetime = "last",
+        model: MessageModel | str = MessageModel.CLUSTERING,
         batch: int = 1,
         concurrency: int = 20,
-        max_retries: int = 16,
-        pull_count: int = 32,
+        max_retries: int | None = None,
+        suspend: float = 1.0,
+        offsets_in: Path | str = DEFAULT_FOLDER,
         flow_control: FlowControl | None = None,
+        credentials: Credentials | None = None,
+        tls: TlsLike = None,
         timeouts: Timeouts | None = None,
         intervals: Intervals | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        for name, value in (("batch", batch), ("concurrency", concurrency), ("pull_count", pull_count)):
+        for name, value in (("batch", batch), ("concurrency", concurrency)):
             if value < 1:
                 raise ArgumentError(name, value, "give at least 1")
+        if not suspend > 0:
+            raise ArgumentError("suspend", suspend, "give a number of seconds above 0")
         self.group = group
+        self.model = _model(model)
         self._limits = flow_control or FlowControl()
+        self._batch = batch
         self._lanes = concurrency
         self._max_retries = max_retries
-        self._session = Session(namesrv, instance=instance, timeouts=timeouts, intervals=intervals)
+        self._suspend = suspend
+        self._clock = clock
+        self._session = session = Session(
+            namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
+        )
+        self._stats = Stats(clock)
+        self._local: LocalOffsets | None = None
+        if self._broadcasting:
+            self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in))
+            if instance is None:
+                log.warning("group %s broadcasts without an instance name: a restart begins anew", group)
         self._member = Member(
-            self._session,
+            session,
             group,
             strategy=strategy,
             begin=begin,
             hold=self._hold,
             started=self._started,
+            broadcasting=self._broadcasting,
+            offsets=self._local,
         )
-        self._dispatcher = Dispatcher(self._deliver, concurrency, batch)
-        self._reader = QueueReader(
-            self._session, group, self._member.subscription, self._dispatcher.announce, pull_count
-        )
-        self._pool: ThreadPoolExecutor | None = None
-        self._listener: Listener | None = None
+        self._reader = QueueReader(session, group, self._member.subscription, self._arrived, self._stats, clock=clock)
+        self._calls: Calls | None = None
+        self._dispatcher: Dispatcher | None = None
         self._stopping = asyncio.Event()
 
     @property
@@ -98,28 +130,51 @@ class PushConsumer:
         """The queues that this member holds now."""
         return self._member.queues
 
-    def subscribe(self, topic: str, expression: str = "*") -> None:
-        """Add a topic: all of it, or the messages with certain tags (``"paid || refunded"``)."""
-        self._member.subscribe(topic, expression)
+    @property
+    def blocked(self) -> int:
+        """How many calls of the handler have been running for more than a minute."""
+        return self._calls.slow if self._calls is not None else 0
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
+        """Add a topic: all of it, messages with certain tags (``"paid || refunded"``), or what an SQL92 condition
+        on properties picks (``sql="total > 100"``)."""
+        self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
 
     def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
         """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
         self._member.rebalancer.on_plan.append(listener)
 
-    async def start(self, handler: Handler) -> None:
-        """Join the group and begin. Returns when the brokers know of this member."""
-        self._session.check_open("consumer")
-        if self._listener is not None:
-            raise StateError("this consumer runs already: one handler each")
-        self._pool = ThreadPoolExecutor(self._lanes, thread_name_prefix=f"evenq-{self.group}")
-        self._listener = listener(handler, self._pool)
-        self._dispatcher.start()
-        self._session.start()
-        await self._member.join()
+    async def start(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Join the group and begin. Returns when the brokers know of this member.
 
-    async def run(self, handler: Handler) -> None:
+        ``orderly``: the messages of a queue one after the other, and none of them before the last one is consumed.
+        """
+        session = self._session
+        session.check_open("consumer")
+        if self._calls is not None:
+            raise StateError("this consumer runs already: one handler each")
+        self._calls = Calls(
+            handler,
+            self.group,
+            lanes=self._lanes,
+            timeout=session.timeouts.consume,
+            stats=self._stats,
+            clock=self._clock,
+        )
+        if orderly:
+            self._member.in_order()
+        self._dispatcher = Dispatcher(self._delivery(self._calls, orderly), self._lanes, self._batch)
+        self._dispatcher.start()
+        session.start()
+        await self._member.join()
+        session.spawn(self._calls.watch())
+        session.spawn(session.every(session.intervals.rebalance, self._retake_stale))
+        if self._local is not None:
+            session.spawn(session.every(session.intervals.commit, self._local.write))
+
+    async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave."""
-        await self.start(handler)
+        await self.start(handler, orderly=orderly)
         try:
             await self._stopping.wait()
         finally:
@@ -132,12 +187,14 @@ class PushConsumer:
     async def close(self) -> None:
         """Hand everything over and leave the group. Safe to call twice."""
         self._stopping.set()
-        if self._listener is not None:
+        if self._calls is not None and not self._session.closed:
             await self._member.leave()
-            await self._dispatcher.stop()
+            if self._dispatcher is not None:
+                await self._dispatcher.stop()
+            if self._local is not None:
+                await self._local.write()
+            self._calls.close()
         await self._session.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,51 +204,48 @@ class PushConsumer:
     ) -> None:
         await self.close()
 
+    @property
+    def _broadcasting(self) -> bool:
+        return self.model is MessageModel.BROADCASTING
+
+    def _delivery(self, calls: Calls, orderly: bool) -> Delivery:
+        limit = self._max_retries
+        if orderly:
+            give_back = GiveBack(self._session, self.group, RETRIES_IN_ORDER if limit is None else limit)
+            return OrderlyDelivery(
+                calls, give_back, suspend=self._suspend, locked=not self._broadcasting, clock=self._clock
+            )
+        if self._broadcasting:
+            return BroadcastDelivery(calls)
+        return ConcurrentDelivery(
+            self._session, calls, GiveBack(self._session, self.group, RETRIES if limit is None else limit)
+        )
+
     def _hold(self, queue: MessageQueue, start: Start) -> Holding:
         return Holding(queue, start.offset, self._limits, stored=start.is_stored)
 
     def _started(self, holding: Holding) -> None:
+        holding.pulled_at = self._clock()
         holding.reader = self._session.spawn(self._reader.read(holding))
 
-    async def _deliver(self, holding: Holding, batch: list[MessageView]) -> None:
-        assert self._listener is not None
-        shown = [_as_sent(message) for message in batch] if holding.queue.topic.startswith(RETRY_PREFIX) else batch
-        try:
-            outcome = await self._listener(shown)
-        except Exception:
-            # whatever a handler raises means the same: not consumed
-            log.exception("the handler failed on %d messages of %s", len(batch), holding.queue)
-            outcome = Retry()
-        if outcome is None or await self._send_back(holding, batch, outcome):
-            holding.finish(batch)
-        else:
-            holding.release()
+    def _arrived(self, holding: Holding) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.announce(holding)
 
-    async def _send_back(self, holding: Holding, batch: list[MessageView], retry: Retry) -> bool:
-        """Give the messages to the broker, which delivers them again later. False when it does not take them."""
-        address = self._session.routes.address_of(holding.queue)
-        for message in batch:
-            header = SendBack(
-                offset=message.commit_log_offset,
-                group=self.group,
-                delay_level=retry.delay_level,
-                origin_msg_id=message.properties.get(Property.ORIGIN_ID, message.msg_id),
-                origin_topic=message.topic,
-                max_reconsume_times=self._max_retries,
-            )
-            for pause in (*SEND_BACK_PAUSES, None):
-                try:
-                    await self._session.remote.send_back(address, header)
-                    break
-                except RemoteError as error:
-                    if pause is None or holding.dropped:
-                        log.error("%s at %d stays unconsumed: %s", holding.queue, message.queue_offset, error)
-                        return False
-                    await asyncio.sleep(pause)
-        return True
+    async def _retake_stale(self) -> None:
+        now = self._clock()
+        stale = [
+            holding.queue
+            for holding in self._member.holdings
+            if holding.room.is_set() and now - holding.pulled_at > STALE
+        ]
+        if stale:
+            log.error("nobody has pulled %s for %.0f s: taken anew", ", ".join(map(str, stale)), STALE)
+            self._member.retake(stale)
 
 
-def _as_sent(message: MessageView) -> MessageView:
-    """A redelivered message under the topic that it was sent to."""
-    topic = message.properties.get(Property.RETRY_TOPIC)
-    return message if topic is None else msgspec.structs.replace(message, topic=topic)
+def _model(model: MessageModel | str) -> MessageModel:
+    try:
+        return MessageModel(model)
+    except ValueError:
+        raise ArgumentError("model", model, f"give {' or '.join(each.value for each in MessageModel)}") from None

@@ -27,11 +27,13 @@ class Timeouts:
     pull: float = 10.0
     # how long a lost queue, or a shutdown, waits for the listeners that are running
     drain: float = 10.0
+    # how long a handler may have a batch before it is given up on
+    consume: float = 15 * 60.0
 
     def __post_init__(self) -> None:
         _positive(
             self, send=self.send, request=self.request, connect=self.connect,
-            hold=self.hold, pull=self.pull, drain=self.drain,
+            hold=self.hold, pull=self.pull, drain=self.drain, consume=self.consume,
         )  # fmt: skip
 
 

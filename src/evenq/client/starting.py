@@ -47,9 +47,10 @@ class StartingPoint:
         stored = await remote.stored_offset(address, group, queue)
         if stored is not None and stored >= 0:
             return stored, True
-        return await self._unstored(remote, address, queue), False
+        return await self.unstored(remote, address, queue), False
 
-    async def _unstored(self, remote: Remote, address: str, queue: MessageQueue) -> int:
+    async def unstored(self, remote: Remote, address: str, queue: MessageQueue) -> int:
+        """The offset to begin at where nothing is stored."""
         match self.where:
             case Begin.FIRST:
                 return await remote.min_offset(address, queue)

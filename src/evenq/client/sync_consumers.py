@@ -30,9 +30,9 @@ class PushConsumer(Facade[push.PushConsumer]):
     subscribe = plain(push.PushConsumer.subscribe)
     on_rebalance = plain(push.PushConsumer.on_rebalance)
 
-    def run(self, handler: Handler) -> None:
+    def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
-        self.start(handler)
+        self.start(handler, orderly=orderly)
         try:
             self._stopped.wait()
         finally:
@@ -50,6 +50,11 @@ class PushConsumer(Facade[push.PushConsumer]):
     def queues(self) -> list[MessageQueue]:
         """The queues that this member holds now."""
         return self._inner.queues
+
+    @property
+    def blocked(self) -> int:
+        """How many calls of the handler have been running for more than a minute."""
+        return self._inner.blocked
 
 
 class LitePullConsumer(Facade[litepull.LitePullConsumer]):

@@ -1,0 +1,130 @@
+"""The calls of a handler that run now: where they run, how long they take, and what is done about those that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import cast
+
+from evenq.client.dispatch import Handler, Outcome, Retry, is_async
+from evenq.client.stats import Stats
+from evenq.errors import ArgumentError
+from evenq.model import MessageQueue, MessageView
+
+__all__ = ["Calls"]
+
+log = logging.getLogger(__name__)
+
+# A call that runs for so many seconds is reported.
+SLOW = 60.0
+# How often the calls are looked at.
+LOOK = 1.0
+# Threads beyond the lanes: each call that was given up on has one until it ends, if it ever does.
+SPARE = 1000
+# The level of a batch that took too long, as Java has it: 10 s.
+LATE = Retry(delay_level=3)
+
+
+@dataclass(slots=True)
+class _Call:
+    queue: MessageQueue
+    messages: list[MessageView]
+    began: float
+    future: asyncio.Future[Outcome]
+    reported: bool = False
+    given_up: bool = False
+
+
+class Calls:
+    """Calls ``handler``, a plain function in a thread, a coroutine function in the loop.
+
+    A call that takes longer than ``timeout`` seconds is given up on: its messages are to be seen again later, and what
+    it returns in the end counts for nothing.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        group: str,
+        *,
+        lanes: int,
+        timeout: float,
+        stats: Stats,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not callable(handler):
+            raise ArgumentError("handler", handler, "give a function that takes a list of messages")
+        self._begin = self._as_task if is_async(handler) else self._in_thread
+        self._handler = handler
+        self._pool = ThreadPoolExecutor(lanes + SPARE, thread_name_prefix=f"evenq-{group}")
+        self._timeout = timeout
+        self._stats = stats
+        self._clock = clock
+        self._running: dict[int, _Call] = {}
+        # how many calls were given up on
+        self.given_up = 0
+
+    @property
+    def slow(self) -> int:
+        """How many calls run for more than a minute now."""
+        return sum(call.reported for call in self._running.values())
+
+    async def call(self, queue: MessageQueue, messages: list[MessageView]) -> Outcome:
+        """What the handler says of the messages. An exception means the same as a retry."""
+        began = self._clock()
+        call = _Call(queue, messages, began, self._begin(messages))
+        self._running[id(call)] = call
+        try:
+            outcome = await call.future
+        except asyncio.CancelledError:
+            if not call.given_up:
+                raise
+            outcome = LATE
+        except Exception:
+            # whatever a handler raises means the same: not consumed
+            log.exception("the handler failed on %d messages of %s", len(messages), queue)
+            outcome = Retry()
+        finally:
+            del self._running[id(call)]
+        self._stats.consumed(messages[0].topic, len(messages), self._clock() - began, ok=outcome is None)
+        return outcome
+
+    async def watch(self) -> None:
+        """Look after the calls, for ever."""
+        while True:
+            await asyncio.sleep(LOOK)
+            self.look()
+
+    def look(self) -> None:
+        """Report calls that take long, and give up on those that take too long."""
+        now = self._clock()
+        for call in list(self._running.values()):
+            took = now - call.began
+            if took > SLOW and not call.reported:
+                call.reported = True
+                log.warning("the handler has had %s for %.0f s: it may be blocked", _named(call), took)
+            if took > self._timeout:
+                call.given_up = True
+                self.given_up += 1
+                log.error("the handler has had %s for %.0f s: it is given up, they come again", _named(call), took)
+                call.future.cancel()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _in_thread(self, messages: list[MessageView]) -> asyncio.Future[Outcome]:
+        handler = cast("Callable[[list[MessageView]], Outcome]", self._handler)
+        return asyncio.get_running_loop().run_in_executor(self._pool, handler, messages)
+
+    def _as_task(self, messages: list[MessageView]) -> asyncio.Future[Outcome]:
+        handler = cast("Callable[[list[MessageView]], Awaitable[Outcome]]", self._handler)
+        return asyncio.ensure_future(handler(messages))
+
+
+def _named(call: _Call) -> str:
+    first, last = call.messages[0].queue_offset, call.messages[-1].queue_offset
+    return f"{call.queue} from {first} to {last}"
