@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, cast
@@ -100,7 +99,6 @@ class Producer(Facade[producer.Producer]):
     reply = blocking(producer.Producer.reply)
     flush = blocking(producer.Producer.flush)
 
-    @functools.wraps(producer.Producer.send_in_transaction)
     def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout: float | None = None
     ) -> TransactionResult:
@@ -110,6 +108,8 @@ class Producer(Facade[producer.Producer]):
         half = self._wait(self._inner._begin_transaction(message, timeout))
         state = execute(message, transaction_id(half)) if half.ok else TransactionState.ROLLBACK
         return self._wait(self._inner._end_transaction(message, half, cast("TransactionState", state)))
+
+    send_in_transaction.__doc__ = producer.Producer.send_in_transaction.__doc__
 
     @property
     def client_id(self) -> str:
