@@ -100,6 +100,7 @@ class Administration:
             "listenPort": self._broker.address.rpartition(":")[2],
             "storePathRootDir": self._broker.directory,
             "enablePropertyFilter": "true",
+            "useServerSideResetOffset": "true",
             "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
             "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
             "flushDiskType": f"{settings.flush.upper()}_FLUSH",
