@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from evenq import Message, Producer, PushConsumer
 from tests.cli.conftest import Evenq
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
@@ -65,7 +64,6 @@ def test_a_group_is_moved(at_cluster: Evenq, any_cluster: AnyCluster, topic: str
     assert [(each["queue"]["broker"], each["after"]) for each in as_json] == [("broker-a", 0), ("broker-b", 0)]
 
 
-@real_only
 def test_progress_adds_up(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
     create_topic(any_cluster.namesrv, topic, queues=1)
     with Producer(any_cluster.namesrv) as producer:

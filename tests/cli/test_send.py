@@ -12,7 +12,6 @@ import pytest
 from evenq import HashSelector, Message, MessageQueue
 from evenq.cli import main
 from tests.cli.conftest import Evenq
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
@@ -87,7 +86,6 @@ def test_many_messages_are_counted_by_queue(at_cluster: Evenq, wide: str) -> Non
     assert lines[-1].endswith("messages a second")
 
 
-@real_only
 def test_messages_are_found_by_key_and_by_the_producers_id(at_cluster: Evenq, wide: str) -> None:
     receipts = at_cluster.json("send", wide, "x" * 100, "--keys", "o-1", "--count", "3")
     wait_until(lambda: len(at_cluster.json("message", "find", wide, "o-1")) == 3, "three messages in the index")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from evenq import Message, Producer
 from tests.cli.conftest import Evenq
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster
 
 
@@ -43,7 +42,6 @@ def test_a_topic_is_not_created_twice(at_cluster: Evenq, topic: str) -> None:
     )
 
 
-@real_only
 def test_the_status_adds_up(at_cluster: Evenq, any_cluster: AnyCluster, topic: str) -> None:
     at_cluster("topic", "create", topic, "--queues", "1")
     with Producer(any_cluster.namesrv) as producer:

@@ -8,7 +8,6 @@ import pytest
 
 from evenq import Admin, Message, Producer, StateError
 from evenq.model import Begin
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, create_topic
 from tests.realmq import JavaHost, RealCluster
 from tests.waiting import wait_until
@@ -50,7 +49,6 @@ def test_we_see_the_topic_and_the_group_of_mqadmin(
     assert topic not in admin.topics()
 
 
-@real_only
 def test_mqadmin_and_we_agree_on_a_group(
     any_cluster: AnyCluster, admin: Admin, java: JavaHost, topic: str, group: str
 ) -> None:

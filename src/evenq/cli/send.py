@@ -103,11 +103,13 @@ async def _send_all(
     arg: str | None,
 ) -> list[SendResult]:
     chooser = SELECTORS[selector]() if selector else None
+    # a broker may store what comes at once in any order: where order is wanted, one waits for the other
+    window = 1 if queue is not None or selector == "hash" else _WINDOW
     receipts: list[SendResult] = []
     async with Producer(namesrv, group) as producer:
-        for start in range(0, len(messages), _WINDOW):
-            window = messages[start : start + _WINDOW]
-            sends = (producer.send(message, queue=queue, selector=chooser, arg=arg) for message in window)
+        for start in range(0, len(messages), window):
+            part = messages[start : start + window]
+            sends = (producer.send(message, queue=queue, selector=chooser, arg=arg) for message in part)
             receipts += await asyncio.gather(*sends)
     return receipts
 

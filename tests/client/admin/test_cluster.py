@@ -10,7 +10,6 @@ from evenq import Admin, ArgumentError, ConnectError, RefusedError, SendResult, 
 from evenq.client.admin import BrokerStatus
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import cluster
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, brokers
 from tests.waiting import wait_until
 
@@ -47,7 +46,6 @@ def test_a_broker_tells_its_settings(admin: Admin) -> None:
     assert (found["brokerName"], found["brokerClusterName"]) == ("broker-b", "DefaultCluster")
 
 
-@real_only
 def test_what_was_counted_is_told(admin: Admin, wide: str, sent: list[SendResult]) -> None:
     # figures of a minute are there when it is over; that there is a counter at all is there at once
     found = wait_until(lambda: admin.counters("TOPIC_PUT_NUMS", wide), "a counter")

@@ -118,7 +118,6 @@ def test_all_producers_are_told_by_group(
     assert admin.producers()[group] == admin.producers(group)[group]
 
 
-@real_only
 def test_the_consumers_of_a_topic_are_told(admin: Admin, wide: str, group: str) -> None:
     admin.create_group(group)
     assert admin.consumers(wide) == ()

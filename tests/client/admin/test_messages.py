@@ -8,7 +8,6 @@ import pytest
 
 from evenq import Admin, ArgumentError, MessageQueue, RefusedError, SendResult
 from evenq.protocol.ids import message_id, pack_host
-from tests.client.admin.real_only import real_only
 from tests.waiting import wait_until
 
 
@@ -25,7 +24,6 @@ def test_a_message_is_found_by_the_brokers_id(admin: Admin, wide: str, sent: lis
         )
 
 
-@real_only
 def test_messages_are_found_by_key(admin: Admin, wide: str, sent: list[SendResult]) -> None:
     found = wait_until(
         lambda: each if len(each := admin.messages_by_key(wide, "k-1")) == 3 else None, "three messages in the index"
@@ -38,7 +36,6 @@ def test_messages_are_found_by_key(admin: Admin, wide: str, sent: list[SendResul
     assert admin.messages_by_key(wide, "k-1", begin=later) == ()
 
 
-@real_only
 def test_a_message_is_found_by_the_producers_id(admin: Admin, wide: str, sent: list[SendResult]) -> None:
     (found,) = wait_until(lambda: admin.messages_by_unique_key(wide, sent[7].msg_id), "the message in the index")
     assert (found.body, found.queue, found.queue_offset) == (b"7", sent[7].queue, sent[7].offset)

@@ -29,7 +29,6 @@ from evenq.client.routes import Route
 from evenq.model import Begin
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.headers import OffsetResponse, QueryOffset
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, ask
 from tests.realmq import JavaHost
 from tests.waiting import wait_until
@@ -101,7 +100,6 @@ def test_exact_offsets_move_their_queues_only(
         assert [(message.queue, message.queue_offset) for message in got] == [(queue, 2)]
 
 
-@real_only
 @pytest.mark.parametrize("kind", ["python", "java"])
 def test_members_that_are_online_go_there_too(
     any_cluster: AnyCluster, admin: Admin, wide: str, sent: list[SendResult], group: str, java: JavaHost, kind: str
@@ -133,7 +131,6 @@ def test_members_that_are_online_go_there_too(
     assert Counter(bodies()) == {b"wake up": 4} | {f"{n}".encode(): 2 for n in range(12)}
 
 
-@real_only
 def test_progress_tells_offsets_lag_and_time(admin: Admin, wide: str, sent: list[SendResult], group: str) -> None:
     admin.create_group(group)
     first, *others = sorted({receipt.queue for receipt in sent})
@@ -151,7 +148,6 @@ def test_progress_tells_offsets_lag_and_time(admin: Admin, wide: str, sent: list
     assert admin.progress(group, f"{wide}-other").queues == ()
 
 
-@real_only
 def test_the_members_of_a_mixed_group_and_what_they_hold(
     any_cluster: AnyCluster, admin: Admin, wide: str, group: str, java: JavaHost
 ) -> None:
@@ -223,7 +219,6 @@ def test_what_cannot_be_is_refused_here(admin: Admin, wide: str, sent: list[Send
         admin.reset(group, f"{wide}-other", datetime.now(UTC))
 
 
-@real_only
 def test_the_progress_of_an_unknown_group_is_an_error(admin: Admin, group: str) -> None:
     with pytest.raises(ArgumentError, match="no broker knows this consumer group"):
         admin.progress(group)

@@ -11,7 +11,6 @@ from evenq import Admin, ArgumentError, Message, Producer, RefusedError, SendRes
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.headers import KvKey, KvValue, TopicRequest
 from evenq.testing import cluster
-from tests.client.admin.real_only import real_only
 from tests.clusters import AnyCluster, ask, route
 
 
@@ -87,7 +86,6 @@ def test_what_rocketmq_has_for_itself_is_listed_on_request(admin: Admin, wide: s
     assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a"} <= set(every) - set(own)
 
 
-@real_only
 def test_the_status_tells_what_each_queue_holds(admin: Admin, wide: str, sent: list[SendResult]) -> None:
     status = admin.topic_status(wide)
     assert [queue.queue for queue in status.queues] == sorted({receipt.queue for receipt in sent})
@@ -99,7 +97,6 @@ def test_the_status_tells_what_each_queue_holds(admin: Admin, wide: str, sent: l
     }
 
 
-@real_only
 def test_an_empty_queue_was_never_written(admin: Admin, wide: str) -> None:
     assert {(queue.messages, queue.last_stored) for queue in admin.topic_status(wide).queues} == {(0, None)}
 
