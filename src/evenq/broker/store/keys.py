@@ -68,7 +68,8 @@ def find_keys(data: bytes, base: int) -> Keys:
     starts, end, blank = _whole_records(data)
     if not len(starts):
         return Keys(np.empty(0, np.int32), starts, starts, base + end, blank)
-    buffer = np.frombuffer(data, np.uint8)
+    # a record that is cut off at the end must not pass for a part of the one before it
+    buffer = np.frombuffer(data, np.uint8, end)
     records = _Records(buffer, starts)
     rows, begins, ends = records.keys()
     heads = _hashes(buffer, records.topic_at, records.topic_end)[rows] * np.uint32(31) + np.uint32(ord("#"))
