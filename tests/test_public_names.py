@@ -29,4 +29,4 @@ def test_an_unknown_name_is_an_ordinary_error() -> None:
     import evenq
 
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        evenq.nonsense  # noqa: B018
+        evenq.nonsense  # type: ignore[attr-defined]  # noqa: B018

@@ -11,16 +11,9 @@ broker for tests in :mod:`evenq.testing`. ``spark.read.format("rocketmq")`` need
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from evenq._version import __version__
-from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
-from evenq.client.acl import Credentials
-from evenq.client.dispatch import Retry
-from evenq.client.settings import FlowControl, Intervals, Timeouts
-from evenq.client.sync import Admin, LitePullConsumer, Producer, PushConsumer
-from evenq.client.tls import Tls
 from evenq.errors import (
     ArgumentError,
     ConnectError,
@@ -53,6 +46,12 @@ from evenq.model import (
 
 if TYPE_CHECKING:
     from evenq import aio, balance, protocol, testing
+    from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
+    from evenq.client.acl import Credentials
+    from evenq.client.dispatch import Retry
+    from evenq.client.settings import FlowControl, Intervals, Timeouts
+    from evenq.client.sync import Admin, LitePullConsumer, Producer, PushConsumer
+    from evenq.client.tls import Tls
 
 __all__ = [
     "Admin",
@@ -100,11 +99,24 @@ __all__ = [
     "testing",
 ]
 
-# Loaded on first use, so that `import evenq` stays quick.
-_ON_USE = frozenset({"aio", "balance", "protocol", "testing"})
+# Where the names are that are loaded on first use, so that `import evenq` stays quick.
+_HOMES = {
+    "evenq.balance": ("HashSelector", "MachineRoomSelector", "RandomSelector"),
+    "evenq.client.acl": ("Credentials",),
+    "evenq.client.dispatch": ("Retry",),
+    "evenq.client.settings": ("FlowControl", "Intervals", "Timeouts"),
+    "evenq.client.sync": ("Admin", "LitePullConsumer", "Producer", "PushConsumer"),
+    "evenq.client.tls": ("Tls",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = frozenset({"aio", "balance", "protocol", "testing"})
 
+if not TYPE_CHECKING:  # a type checker must still see that a wrong name is wrong
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _ON_USE:
-        return importlib.import_module(f"evenq.{name}")
-    raise AttributeError(f"module 'evenq' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return importlib.import_module(f"evenq.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'evenq' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
+        return value

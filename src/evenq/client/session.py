@@ -15,7 +15,7 @@ from evenq.client.address import local_ip, name_servers
 from evenq.client.connection import Connection
 from evenq.client.connections import Connections
 from evenq.client.remote import Remote
-from evenq.client.routes import NameServers, Routes
+from evenq.client.routes import NameServers, Route, Routes
 from evenq.client.settings import Intervals, Timeouts
 from evenq.client.tls import TlsLike, tls_context
 from evenq.errors import ArgumentError, EvenqError, RemoteError, StateError
@@ -80,6 +80,7 @@ class Session:
 
     def start(self) -> None:
         """Begin to do by itself what is due every now and then. Needs the running loop."""
+        self.routes.on_change.append(self._on_route)
         self.spawn(self.every(self.intervals.heartbeat, self.beat))
         self.spawn(self.every(self.intervals.routes, self.routes.refresh_all))
 
@@ -144,6 +145,11 @@ class Session:
             producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producer_groups)],
             consumer_data_set=[self._consumer()] if self._consumer else [],
         )
+
+    def _on_route(self, old: Route | None, new: Route) -> None:
+        """A broker that we have just heard of must hear of us."""
+        if old is None or new.masters.keys() - old.masters.keys():
+            self.spawn(self.beat())
 
     async def _beat_one(self, address: str) -> None:
         try:
