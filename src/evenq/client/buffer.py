@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 
+from evenq.client.holding import Cached
 from evenq.client.reading import Chunk
 from evenq.client.settings import FlowControl
 from evenq.errors import ArgumentError
@@ -38,7 +39,7 @@ class Buffer:
         # where nothing was stored yet, the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
         self.done = self.given = self.next_offset = start
-        self.locked_at = 0.0
+        self.locked_at = self.pulled_at = self.consumed_at = 0.0
         self.committing = asyncio.Lock()
         self.dropped = False
         self.paused = False
@@ -61,6 +62,10 @@ class Buffer:
     def in_hand(self) -> int:
         """How many offsets the caller has got and not finished."""
         return self.given - self.done
+
+    @property
+    def cached(self) -> Cached:
+        return Cached(self.next_offset - self.given, self.given, self.next_offset - 1, self._bytes)
 
     @property
     def space(self) -> int:

@@ -69,6 +69,10 @@ class Calls:
         self.given_up = 0
 
     @property
+    def now(self) -> float:
+        return self._clock()
+
+    @property
     def slow(self) -> int:
         """How many calls run for more than a minute now."""
         return sum(call.reported for call in self._running.values())
@@ -92,6 +96,10 @@ class Calls:
             del self._running[id(call)]
         self._stats.consumed(messages[0].topic, len(messages), self._clock() - began, ok=outcome is None)
         return outcome
+
+    async def direct(self, message: MessageView) -> Outcome:
+        """What the handler says of one message, or what it raises: for administrators who try it out."""
+        return await self._begin([message])
 
     async def watch(self) -> None:
         """Look after the calls, for ever."""

@@ -98,6 +98,7 @@ class ConcurrentDelivery:
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
         outcome = await self._calls.call(holding.queue, _shown(holding, batch))
+        holding.consumed_at = self._calls.now
         if outcome is None:
             holding.finish(batch)
         else:
@@ -127,6 +128,7 @@ class BroadcastDelivery:
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
         for message, _ in _failures(batch, await self._calls.call(holding.queue, batch)):
             log.error("%s at %d failed; broadcasting does not try again", holding.queue, message.queue_offset)
+        holding.consumed_at = self._calls.now
         holding.finish(batch)
         return 0.0
 
@@ -156,6 +158,7 @@ class OrderlyDelivery:
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
         failures = list(_failures(batch, await self._calls.call(holding.queue, _shown(holding, batch))))
+        holding.consumed_at = self._calls.now
         if failures and not await self._give_up(holding, failures):
             # all of it again: a later message must not overtake an earlier one
             holding.take_back([_tried_again(message) for message in batch])

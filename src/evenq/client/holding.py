@@ -5,27 +5,40 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from evenq.client.progress import Progress
 from evenq.client.settings import FlowControl
 from evenq.model import MessageQueue, MessageView
 
-__all__ = ["LOCK_LOST", "H", "Held", "Holding"]
+__all__ = ["LOCK_LOST", "Cached", "H", "Held", "Holding"]
 
 # What stands for the time of the last lock where another member has it now.
 LOCK_LOST = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """What is in memory of a queue: so many messages, the first and the last offset, so many bytes."""
+
+    count: int
+    first: int
+    last: int
+    bytes: int
 
 
 class Held(Protocol):
     """What the group's side must know of a held queue, whatever its messages are kept in.
 
     ``committed`` is what the broker has confirmed, ``committable`` what it may be told; ``in_hand`` counts what was
-    handed out and has not ended. ``locked_at`` is when the lock on the queue was last granted.
+    handed out and has not ended. ``locked_at``, ``pulled_at`` and ``consumed_at`` are when that was last done.
     """
 
     committed: int
     locked_at: float
+    pulled_at: float
+    consumed_at: float
     # held while a commit is under way: of two at once the lower might be stored last
     committing: asyncio.Lock
 
@@ -35,6 +48,8 @@ class Held(Protocol):
     def committable(self) -> int: ...
     @property
     def in_hand(self) -> int: ...
+    @property
+    def cached(self) -> Cached: ...
     def drop(self) -> None: ...
     async def drained(self, timeout: float) -> bool: ...
 
@@ -81,6 +96,11 @@ class Holding:
     @property
     def in_hand(self) -> int:
         return self.progress.count
+
+    @property
+    def cached(self) -> Cached:
+        progress = self.progress
+        return Cached(progress.count, progress.committable, progress.last, progress.bytes)
 
     @property
     def waiting(self) -> int:

@@ -128,6 +128,7 @@ class Intake:
             # those that have little leave their part to those that come after them
             part = max(1, limit // (len(ready) - number))
             for chunk in buffer.look(part):
+                buffer.consumed_at = time.monotonic()
                 found.append(Shown(buffer, buffer.epoch, chunk))
                 limit -= len(chunk)
             if limit <= 0:
@@ -136,6 +137,10 @@ class Intake:
 
     async def _read(self, buffer: Buffer) -> None:
         queue = buffer.queue
+
+        def alive() -> None:
+            buffer.pulled_at = time.monotonic()
+
         follower = Follower(
             self._session,
             self._group,
@@ -144,6 +149,7 @@ class Intake:
             subscription=lambda: self._subscription(queue.topic),
             pace=self._paces.setdefault(queue.broker, Pace()),
             room=lambda: buffer.space,
+            alive=alive,
         )
         async with aclosing(follower.chunks()) as chunks:
             async for chunk in chunks:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from evenq.balance import StrategyLike
+from evenq.client.answers import Answers
 from evenq.client.buffer import Buffer
 from evenq.client.fixed import FixedQueues
 from evenq.client.intake import Intake, Shown
@@ -85,6 +86,14 @@ class LitePullConsumer:
             pushed=False,
         )
         self._member.rebalancer.on_plan.append(self._watch.planned)
+        self._answers = Answers(
+            self._session,
+            group,
+            holdings=lambda: self._source.holdings,
+            subscriptions=lambda: self._member.subscriptions,
+            settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY", "autoCommit": str(auto_commit).lower()},
+            reset=self._reset,
+        )
         self._fixed: FixedQueues[Buffer] | None = None
         self._starting = asyncio.Lock()
         self._started = False
@@ -216,6 +225,7 @@ class LitePullConsumer:
         async with self._starting:
             self._session.check_open("consumer")
             if not self._started:
+                self._answers.serve()
                 await self._source.join()
                 self._session.start()
                 self._watch.start()
@@ -250,6 +260,12 @@ class LitePullConsumer:
 
     def _hold(self, queue: MessageQueue, start: Start) -> Buffer:
         return Buffer(queue, start.offset, self._limits, stored=start.is_stored)
+
+    async def _reset(self, buffer: Buffer, offset: int) -> None:
+        self._intake.seek(buffer, offset)
+        # also where it is behind what is stored
+        buffer.committed = -1
+        await self._source.commit(buffer)
 
     def _subscription(self, topic: str) -> Subscription:
         return self._member.subscription(topic) if self._fixed is None else subscription(topic, version=0)

@@ -54,11 +54,16 @@ class Progress:
         return len(self._in_hand)
 
     @property
+    def last(self) -> int:
+        """The highest offset in hand; where there is none, the one before the next pull."""
+        return next(reversed(self._in_hand), self.next_offset - 1)
+
+    @property
     def span(self) -> int:
         """How far the highest offset in hand is ahead of the lowest: large when one message blocks."""
         if not self._in_hand:
             return 0
-        return next(reversed(self._in_hand)) - next(iter(self._in_hand))
+        return self.last - next(iter(self._in_hand))
 
     @property
     def committable(self) -> int:

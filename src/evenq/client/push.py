@@ -13,9 +13,10 @@ from typing import Self
 
 from evenq.balance import Plan, StrategyLike
 from evenq.client.acl import Credentials
+from evenq.client.answers import Answers
 from evenq.client.calls import Calls
-from evenq.client.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery
-from evenq.client.dispatch import Delivery, Dispatcher, Handler
+from evenq.client.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery, as_sent
+from evenq.client.dispatch import Delivery, Dispatcher, Handler, Outcome
 from evenq.client.holding import Holding
 from evenq.client.localoffsets import DEFAULT_FOLDER, LocalOffsets
 from evenq.client.member import Member
@@ -27,7 +28,7 @@ from evenq.client.starts import Start
 from evenq.client.stats import Stats
 from evenq.client.tls import TlsLike
 from evenq.errors import ArgumentError, StateError
-from evenq.model import MessageModel, MessageQueue
+from evenq.model import MessageModel, MessageQueue, MessageView
 from evenq.protocol.filters import SQL92, TAG
 
 __all__ = ["PushConsumer"]
@@ -117,6 +118,18 @@ class PushConsumer:
             offsets=self._local,
         )
         self._reader = QueueReader(session, group, self._member.subscription, self._arrived, self._stats, clock=clock)
+        self._answers = Answers(
+            session,
+            group,
+            holdings=lambda: self._member.holdings,
+            subscriptions=lambda: self._member.subscriptions,
+            settings=self._settings,
+            reset=self._reset,
+            stats=self._stats,
+            direct=self._direct,
+            clock=clock,
+        )
+        self._orderly = False
         self._calls: Calls | None = None
         self._dispatcher: Dispatcher | None = None
         self._stopping = asyncio.Event()
@@ -161,10 +174,12 @@ class PushConsumer:
             stats=self._stats,
             clock=self._clock,
         )
+        self._orderly = orderly
         if orderly:
             self._member.in_order()
         self._dispatcher = Dispatcher(self._delivery(self._calls, orderly), self._lanes, self._batch)
         self._dispatcher.start()
+        self._answers.serve()
         session.start()
         await self._member.join()
         session.spawn(self._calls.watch())
@@ -227,6 +242,29 @@ class PushConsumer:
     def _started(self, holding: Holding) -> None:
         holding.pulled_at = self._clock()
         holding.reader = self._session.spawn(self._reader.read(holding))
+
+    async def _reset(self, holding: Holding, offset: int) -> None:
+        if holding.reader is not None:
+            holding.reader.cancel()
+        holding.reset(offset)
+        self._started(holding)
+        await self._member.commit(holding)
+
+    async def _direct(self, message: MessageView) -> Outcome:
+        assert self._calls is not None
+        return await self._calls.direct(as_sent(message))
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CONSUMEORDERLY": "true" if self._orderly else "false",
+            "PROP_THREADPOOL_CORE_SIZE": str(self._lanes),
+            "messageModel": self.model.value,
+            "consumeMessageBatchMaxSize": str(self._batch),
+            "consumeTimeout": str(round(self._session.timeouts.consume / 60)),
+            "maxReconsumeTimes": str(-1 if self._max_retries is None else self._max_retries),
+            "suspendCurrentQueueTimeMillis": str(round(self._suspend * 1000)),
+        }
 
     def _arrived(self, holding: Holding) -> None:
         if self._dispatcher is not None:
