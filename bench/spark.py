@@ -31,7 +31,7 @@ from evenq.protocol import columns
 from evenq.spark.batches import record_batches
 from evenq.spark.lookup import Lookup
 from evenq.spark.options import ReadOptions, read_options
-from evenq.spark.planning import between, plan
+from evenq.spark.planning import plan
 from tests.clusters import AnyCluster, create_topic
 from tests.realmq import RealCluster
 
@@ -102,8 +102,8 @@ def session() -> SparkSession:
 
 def tasks(options: ReadOptions) -> list[tuple[QueueRange, ...]]:
     with Lookup(options) as lookup:
-        queues = lookup.queues()
-        return plan(between(lookup.earliest(queues), lookup.latest(queues)))
+        ends = lookup.ends(lookup.queues())
+        return plan([QueueRange(queue, ends.earliest[queue], ends.latest[queue]) for queue in ends.latest])
 
 
 def count(options: ReadOptions, task: tuple[QueueRange, ...]) -> int:

@@ -1,16 +1,21 @@
 """A task's work without Spark: ranges to record batches."""
 
+import threading
 from collections import Counter
 
 import pytest
 
+import evenq
 from evenq.client.reading import QueueRange
-from evenq.errors import OffsetsLost
+from evenq.errors import OffsetsLost, RecordError, RemoteError
 from evenq.model import Message, MessageQueue
+from evenq.protocol import RequestCode
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.headers import SendRequestV2
 from evenq.spark import batches
 from evenq.spark.batches import record_batches
 from evenq.spark.options import ReadOptions, read_options
-from tests.clusters import AnyCluster
+from tests.clusters import AnyCluster, ask, brokers, create_topic
 from tests.spark.conftest import Send
 
 
@@ -60,6 +65,63 @@ def test_tags_are_compared_by_their_text(least: dict[str, str], send: Send, topi
     got = values(read_options(least | {"tags": "Aa || Dd"}), ranges)
 
     assert Counter(got) == Counter(b"%d" % n for n in range(0, 300, 3))
+
+
+def test_a_condition_is_met_on_the_broker(least: dict[str, str], send: Send, topic: str) -> None:
+    receipts = send(Message(topic, b"%d" % n, properties={"n": str(n)}) for n in range(100))
+    ranges = ranges_of(Counter(receipt.queue for receipt in receipts))
+    got = values(read_options(least | {"sql": "n BETWEEN 10 AND 19"}), ranges)
+    assert sorted(got) == [b"%d" % n for n in range(10, 20)]
+
+
+def test_a_message_that_cannot_be_unpacked_is_an_error_or_is_left_out(
+    least: dict[str, str], send: Send, topic: str
+) -> None:
+    receipts = send([Message(topic, b"whole", sharding_key="k")])
+    poison(least["namesrv"], receipts[0].queue)
+    receipts += send([Message(topic, b"whole", sharding_key="k")])
+    ranges = ranges_of(Counter({receipts[0].queue: receipts[-1].offset + 1}))
+    with pytest.raises(RecordError, match="message 1 of queue"):
+        values(read_options(least), ranges)
+    assert values(read_options(least | {"failOnDataLoss": "false"}), ranges) == [b"whole"] * 2
+
+
+def poison(namesrv: str, queue: MessageQueue) -> None:
+    """Store a message that says it is compressed, and is not."""
+    header = SendRequestV2(
+        producer_group="p",
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        born_timestamp=0,
+        sys_flag=int(SysFlag.COMPRESSED),
+    )
+    assert ask(brokers(namesrv)[queue.broker], RequestCode.SEND_MESSAGE_V2, header, b"not zlib").code == 0
+
+
+def test_a_broker_that_goes_in_the_middle_is_waited_for(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "ROWS", 1)
+    monkeypatch.setattr(batches, "PAUSE", 0.05)
+    with evenq.testing.cluster() as cluster:
+        create_topic(cluster.namesrv, topic, queues=1)
+        (broker,) = cluster.brokers
+        with evenq.Producer(cluster.namesrv, group="p") as producer:
+            for n in range(3):
+                producer.send(Message(topic, b"%d" % n * 700_000))
+        whole = [QueueRange(MessageQueue(topic, broker, 0), 0, 3)]
+        made = record_batches(read_options({"namesrv": cluster.namesrv, "subscribe": topic}), whole)
+        got = next(made).column("offset").to_pylist()
+        cluster.stop_broker(broker)
+        restarting = threading.Timer(0.5, cluster.start_broker, [broker])
+        restarting.start()
+        got += [offset for batch in made for offset in batch.column("offset").to_pylist()]
+        restarting.join()
+        assert got == [0, 1, 2]
+
+        cluster.stop_broker(broker)
+        given = {"namesrv": cluster.namesrv, "subscribe": topic, "brokerTimeout": "10ms"}
+        with pytest.raises(RemoteError):
+            list(record_batches(read_options(given), whole))
+        assert list(record_batches(read_options(given | {"failOnDataLoss": "false"}), whole)) == []
 
 
 def test_large_messages_come_whole(least: dict[str, str], send: Send, topic: str) -> None:

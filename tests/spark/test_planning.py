@@ -7,22 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.client.reading import QueueRange
-from evenq.errors import ArgumentError, OffsetsLost
+from evenq.errors import OffsetsLost
 from evenq.model import MessageQueue
 from evenq.spark.offsets import Progress
-from evenq.spark.options import Edge
-from evenq.spark.planning import (
-    LARGE_TASK,
-    advance,
-    between,
-    in_doubt,
-    is_news,
-    plan,
-    resolve,
-    share,
-    split,
-    task_count,
-)
+from evenq.spark.planning import LARGE_TASK, Pacing, advance, in_doubt, is_news, plan, share, split, task_count
 
 queues = st.builds(MessageQueue, st.sampled_from("tu"), st.sampled_from(["a", "b"]), st.integers(0, 7))
 A, B, C = (MessageQueue("t", "b", number) for number in range(3))
@@ -62,12 +50,17 @@ def test_the_order_of_ranges_does_not_matter(ranges: list[QueueRange], tasks: in
 
 @given(st.integers(0, 10**7), st.integers(1, 64), st.none() | st.integers(1, 100))
 def test_there_are_enough_tasks_and_none_is_empty(offsets: int, queue_count: int, least: int | None) -> None:
-    tasks = task_count(offsets, queue_count, least)
+    tasks = task_count(offsets, queue_count, at_least=least)
     assert min(offsets, max(least or 0, -(-offsets // LARGE_TASK))) <= tasks <= offsets
 
 
+@given(range_lists(), st.integers(1, 50))
+def test_no_task_is_larger_than_allowed(ranges: list[QueueRange], largest: int) -> None:
+    assert all(sum(map(len, task)) <= largest for task in plan(ranges, largest=largest))
+
+
 def test_nothing_to_read_makes_no_task() -> None:
-    assert plan([QueueRange(A, 5, 5)], min_partitions=4) == []
+    assert plan([QueueRange(A, 5, 5)], at_least=4) == []
 
 
 def test_one_large_queue_is_not_one_slow_task() -> None:
@@ -150,36 +143,17 @@ def test_what_is_worth_a_micro_batch() -> None:
     assert is_news(done, Progress.at({A: 0}))
 
 
-# Bounds
+# When
 
 
-EARLIEST, LATEST = {A: 5, B: 0, C: 7}, {A: 50, B: 0, C: 9}
-
-
-def test_bounds_stand_for_offsets() -> None:
-    assert resolve("o", Edge.EARLIEST, EARLIEST, LATEST, strict=True) == EARLIEST
-    assert resolve("o", Edge.LATEST, EARLIEST, LATEST, strict=True) == LATEST
-    exact = {A: 20, B: -1, C: -2}
-    assert resolve("o", exact, EARLIEST, LATEST, strict=True) == {A: 20, B: 0, C: 7}
-
-
-def test_offsets_that_are_gone_are_left_for_the_reader_to_report() -> None:
-    assert resolve("o", {A: 1, B: 0, C: 7}, EARLIEST, LATEST, strict=True)[A] == 1
-
-
-def test_offsets_beyond_the_end_are_an_error_unless_loss_is_allowed() -> None:
-    beyond = {A: 60, B: 0, C: 7}
-    with pytest.raises(ArgumentError, match=r"o=\{'t': \{'b': \{'0': 60\}\}\}: the queue ends at 50"):
-        resolve("o", beyond, EARLIEST, LATEST, strict=True)
-    assert resolve("o", beyond, EARLIEST, LATEST, strict=False)[A] == 50
-
-
-def test_every_queue_must_be_named() -> None:
-    with pytest.raises(ArgumentError, match=r"missing: t\.b\.1, t\.b\.2; not there: u\.b\.0"):
-        resolve("startingOffsets", {A: 1, MessageQueue("u", "b", 0): 2}, EARLIEST, LATEST, strict=True)
-
-
-def test_a_range_cannot_begin_behind_its_end() -> None:
-    assert between({A: 1, B: 0}, {A: 5, B: 0}) == [QueueRange(A, 1, 5), QueueRange(B, 0, 0)]
-    with pytest.raises(ArgumentError, match=r"startingOffsets=\{'t': \{'b': \{'0': \(6, 5\)\}\}\}"):
-        between({A: 6}, {A: 5})
+def test_a_micro_batch_waits_for_enough_but_not_for_ever() -> None:
+    now = 100.0
+    pacing = Pacing(10, 60.0, clock=lambda: now)
+    few, many = Progress((QueueRange(A, 0, 9),)), Progress((QueueRange(A, 0, 6), QueueRange(B, 0, 4)))
+    assert pacing.enough(few), "the first one does not wait"
+    pacing.went()
+    assert not pacing.enough(few)
+    assert pacing.enough(many)
+    now = 160.0
+    assert pacing.enough(few)
+    assert Pacing(None, 60.0, clock=lambda: now).enough(few)

@@ -5,16 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 import evenq
+from evenq.client.reading import QueueRange
 from evenq.errors import OffsetsLost
-from evenq.model import Message
+from evenq.model import Message, MessageQueue
+from evenq.spark.lookup import Lookup
 from evenq.spark.offsets import Progress
 from evenq.spark.options import read_options
-from evenq.spark.source import StreamReader
+from evenq.spark.reader import StreamReader
 from tests.clusters import AnyCluster, create_topic
 from tests.spark.conftest import Send
+from tests.waiting import wait_until
 
 ALL = ReadAllAvailable()
 
@@ -68,6 +71,64 @@ def test_the_limit_of_the_options_is_the_default(least: dict[str, str]) -> None:
     assert StreamReader(read_options(least)).getDefaultReadLimit() == ALL
     limited = StreamReader(read_options(least | {"maxOffsetsPerTrigger": "9"}))
     assert limited.getDefaultReadLimit() == ReadMaxRows(9)
+
+
+def test_a_minimum_is_waited_for(least: dict[str, str], send: Send, topic: str) -> None:
+    now = 0.0
+    options = read_options(least | {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"})
+    reader = StreamReader(options, clock=lambda: now)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    begin = reader.initialOffset()
+    send(messages(topic, 3))
+    first = reader.latestOffset(begin, limit)
+    assert size(first) == 3, "the first batch does not wait"
+    send(messages(topic, 3))
+    assert reader.latestOffset(first, limit) == first
+    assert size(reader.latestOffset(first, ALL)) == 3, "Spark's word counts"
+    reader.latestOffset(begin, limit)
+    now = 60.0
+    assert size(reader.latestOffset(first, limit)) == 3
+    reader.prepareForTriggerAvailableNow()
+    assert size(reader.latestOffset(first, limit)) == 3
+    reader.stop()
+
+
+def test_the_group_knows_of_a_batch_as_soon_as_it_is_done(
+    least: dict[str, str], send: Send, topic: str, group: str
+) -> None:
+    reader = StreamReader(read_options(least | {"group": group}))
+    begin = reader.initialOffset()
+    send(messages(topic, 40))
+    first = reader.latestOffset(begin, ALL)
+    read = [row for task in reader.partitions(begin, first) for batch in reader.read(task) for row in batch.to_pylist()]
+    assert len(read) == 40
+    assert reader.latestOffset(first, ALL) == first
+    with Lookup(reader.options) as lookup:
+        assert lookup.stored(group, lookup.queues()) == Progress.from_json(first).reached
+    reader.stop()
+
+
+def test_a_broker_that_goes_and_comes_ends_nothing(topic: str) -> None:
+    now = 0.0
+    with evenq.testing.cluster(brokers=2) as cluster, evenq.Producer(cluster.namesrv, group="p") as producer:
+        create_topic(cluster.namesrv, topic, queues=1)
+        a, b = (MessageQueue(topic, name, 0) for name in sorted(cluster.brokers))
+        reader = StreamReader(read_options({"namesrv": cluster.namesrv, "subscribe": topic}), clock=lambda: now)
+        begin = reader.initialOffset()
+        for queue in (a, b, b):
+            producer.send(Message(topic, b"1"), queue=queue)
+        cluster.stop_broker(b.broker)
+        first = reader.latestOffset(begin, ALL)
+        assert Progress.from_json(first).moved == {a: 1}
+        assert reader.latestOffset(first, ALL) == first
+        cluster.start_broker(b.broker)
+        now = 6.0
+        second = wait_until(
+            lambda: found if (found := reader.latestOffset(first, ALL)) != first else None, "the broker that came back"
+        )
+        assert Progress.from_json(second).ranges == (QueueRange(a, 1, 1), QueueRange(b, 0, 2))
+        reader.stop()
 
 
 def test_available_now_ends_at_what_was_there_when_it_began(reader: StreamReader, send: Send, topic: str) -> None:

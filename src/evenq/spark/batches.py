@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.compute as pc
 
 from evenq.client.reading import Chunk, QueueRange, RangeReader, raise_loss
 from evenq.client.session import Session
-from evenq.errors import OffsetsLost
+from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.protocol.columns import decode_many
 from evenq.spark.options import ReadOptions
 
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 # A batch is full with so many rows, or so many bytes of records.
 ROWS = 10_000
 BYTES = 4 * 1024 * 1024
+# Seconds between two looks for a broker that cannot be reached.
+PAUSE = 1.0
 
 
 def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Generator[pa.RecordBatch, None, None]:
@@ -33,8 +37,7 @@ def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Genera
     with asyncio.Runner() as runner:
         session = runner.run(_open(options))
         try:
-            reader = RangeReader(session, options.pull_group, expression=options.tags, on_loss=on_loss(options))
-            chunks = reader.read(ranges)
+            chunks = _patiently(session, options, ranges)
             while came := runner.run(_gather(chunks)):
                 batch = _decode(options, came)
                 if len(batch):
@@ -53,7 +56,53 @@ def _log_loss(loss: OffsetsLost) -> None:
 
 
 async def _open(options: ReadOptions) -> Session:
-    return Session(options.namesrv, timeouts=options.timeouts)
+    return options.connecting.session()
+
+
+async def _patiently(session: Session, options: ReadOptions, ranges: Iterable[QueueRange]) -> AsyncIterator[Chunk]:
+    """Read the ranges. A broker that cannot be reached is waited for; then what it has counts as lost."""
+    expression, expression_type = options.expression
+    todo = deque(ranges)
+    since = time.monotonic()
+    while todo:
+        reader = RangeReader(
+            session,
+            options.pull_group,
+            expression=expression,
+            expression_type=expression_type,
+            on_loss=on_loss(options),
+        )
+        try:
+            async for chunk in reader.read(list(todo)):
+                _drop_read(todo, chunk)
+                since = time.monotonic()
+                yield chunk
+            return
+        except (ConnectError, RequestTimeout, TopicNotFound) as error:
+            if time.monotonic() - since > options.connecting.patience:
+                _give_up(todo, options, error)
+                since = time.monotonic()
+            else:
+                log.warning("%s; trying again in %.0f s", error, PAUSE)
+                await asyncio.sleep(PAUSE)
+
+
+def _drop_read(todo: deque[QueueRange], chunk: Chunk) -> None:
+    """Take what was read off what is to be read. Chunks come in order, and one that is empty does not come at all."""
+    while todo[0].queue != chunk.queue or todo[0].stop < chunk.stop:
+        todo.popleft()
+    todo[0] = QueueRange(chunk.queue, chunk.stop, todo[0].stop)
+
+
+def _give_up(todo: deque[QueueRange], options: ReadOptions, error: RemoteError) -> None:
+    if options.fail_on_data_loss:
+        raise error
+    lost = todo.popleft()
+    log.error("%s cannot be reached; its offsets %d to %d are passed over: %s", *_shown(lost), error)
+
+
+def _shown(part: QueueRange) -> tuple[str, int, int]:
+    return str(part.queue), part.start, part.stop - 1
 
 
 async def _gather(chunks: AsyncIterator[Chunk]) -> list[Chunk]:
@@ -70,11 +119,15 @@ async def _gather(chunks: AsyncIterator[Chunk]) -> list[Chunk]:
 
 
 def _decode(options: ReadOptions, chunks: Iterable[Chunk]) -> pa.RecordBatch:
+    poisoned: list[RecordError] | None = None if options.fail_on_data_loss else []
     batch = decode_many(
         [chunk.body for chunk in chunks],
         brokers=[chunk.queue.broker for chunk in chunks],
         include_properties=options.include_properties,
+        poisoned=poisoned,
     )
+    for error in poisoned or ():
+        log.warning("left out: %s", error)
     tags = options.wanted_tags
     if tags:
         # the broker compares hashes of tags only

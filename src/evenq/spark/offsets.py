@@ -8,7 +8,7 @@ the same messages then, whatever happened to the topic or the query in between::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from evenq.client.reading import QueueRange
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 
-__all__ = ["Progress", "by_queue", "by_topic"]
+__all__ = ["Progress", "by_queue", "by_topic", "each_queue"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,19 @@ def by_queue(nested: object) -> dict[MessageQueue, Any]:
         for broker, queues in _object(brokers, topic).items()
         for number, value in _object(queues, f"{topic}.{broker}").items()
     }
+
+
+def each_queue(nested: object) -> Iterator[MessageQueue]:
+    """The queues of topic → broker → list of queue ids, checked alike.
+
+    >>> list(each_queue({"t": {"b": [0, 3]}}))[1]
+    MessageQueue(topic='t', broker='b', queue_id=3)
+    """
+    for topic, brokers in _object(nested, "the whole").items():
+        for broker, numbers in _object(brokers, topic).items():
+            if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+                raise ValueError(f"{topic}.{broker} is {numbers!r} where a list of queue numbers must be")
+            yield from (MessageQueue(topic, broker, number) for number in numbers)
 
 
 def _object(value: object, place: str) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from evenq.client.reading import QueueRange
-from evenq.errors import ArgumentError, OffsetsLost
+from evenq.errors import OffsetsLost
 from evenq.model import MessageQueue
-from evenq.spark.offsets import Progress, by_topic
-from evenq.spark.options import Bound, Edge
+from evenq.spark.offsets import Progress
 
-__all__ = ["advance", "between", "in_doubt", "is_news", "plan", "resolve", "share", "split", "task_count"]
+__all__ = ["Pacing", "advance", "in_doubt", "is_news", "plan", "share", "split", "task_count"]
 
 # Below the first a task is mostly its own start-up; above the second it is too long to leave to one core.
 SMALL_TASK = 5_000
@@ -20,20 +19,26 @@ LARGE_TASK = 250_000
 Offsets = Mapping[MessageQueue, int]
 
 
-def plan(ranges: Sequence[QueueRange], min_partitions: int | None = None) -> list[tuple[QueueRange, ...]]:
+def plan(
+    ranges: Sequence[QueueRange], *, at_least: int | None = None, largest: int | None = None
+) -> list[tuple[QueueRange, ...]]:
     """The tasks that read the ranges; none when there is nothing to read."""
     filled = [part for part in ranges if part]
-    return split(filled, task_count(sum(map(len, filled)), len(filled), min_partitions))
+    return split(filled, task_count(sum(map(len, filled)), len(filled), at_least=at_least, largest=largest))
 
 
-def task_count(offsets: int, queues: int, min_partitions: int | None = None) -> int:
+def task_count(offsets: int, queues: int, *, at_least: int | None = None, largest: int | None = None) -> int:
     """How many tasks: one per queue, fewer where there is little to read, more where there is much.
+
+    ``at_least`` so many, and so many that none has more than ``largest`` offsets.
 
     >>> task_count(100, queues=8), task_count(1_000_000, queues=8), task_count(2_000_000, queues=1)
     (1, 8, 8)
+    >>> task_count(100, queues=8, at_least=3), task_count(100, queues=8, largest=7)
+    (3, 15)
     """
     useful = min(queues, -(-offsets // SMALL_TASK))
-    return min(offsets, max(useful, -(-offsets // LARGE_TASK), min_partitions or 0))
+    return min(offsets, max(useful, -(-offsets // min(LARGE_TASK, largest or LARGE_TASK)), at_least or 0))
 
 
 def split(ranges: Sequence[QueueRange], tasks: int) -> list[tuple[QueueRange, ...]]:
@@ -112,45 +117,28 @@ def is_news(done: Progress, ahead: Progress) -> bool:
     return any(ahead.ranges) or not ahead.reached.items() >= done.reached.items()
 
 
-def resolve(option: str, bound: Bound, earliest: Offsets, latest: Offsets, *, strict: bool) -> dict[MessageQueue, int]:
-    """The offset of each queue that a bound stands for. Offsets that a queue cannot have are an error if ``strict``.
+class Pacing:
+    """Lets micro-batches wait until there is enough to read, or until they have waited long enough.
 
-    Offsets that it does not have any more are not: reading finds out.
+    >>> pacing = Pacing(10, 60.0, clock=lambda: 0.0)
+    >>> five = Progress((QueueRange(MessageQueue("t", "b", 0), 0, 5),))
+    >>> first = pacing.enough(five)
+    >>> pacing.went(); first, pacing.enough(five)
+    (True, False)
     """
-    if isinstance(bound, Edge):
-        return dict(earliest if bound is Edge.EARLIEST else latest)
-    _same_queues(option, bound.keys(), latest.keys())
-    found: dict[MessageQueue, int] = {}
-    for queue, offset in sorted(bound.items()):
-        if strict and offset > latest[queue]:
-            raise ArgumentError(
-                option,
-                by_topic({queue: offset}),
-                f"the queue ends at {latest[queue]}; give an offset up to that, or -1 (latest) or -2 (earliest)",
-            )
-        edges = {Edge.EARLIEST.value: earliest[queue], Edge.LATEST.value: latest[queue]}
-        found[queue] = edges.get(offset, min(offset, latest[queue]))
-    return found
 
+    def __init__(self, least: int | None, delay: float, clock: Callable[[], float]) -> None:
+        self._least = least
+        self._delay = delay
+        self._clock = clock
+        # when the last micro-batch began; the first one does not wait
+        self._went: float | None = None
 
-def _same_queues(option: str, given: Collection[MessageQueue], there: Collection[MessageQueue]) -> None:
-    missing, unknown = set(there) - set(given), set(given) - set(there)
-    if missing or unknown:
-        raise ArgumentError(
-            option,
-            by_topic(dict.fromkeys(given, ...)),
-            f"name every queue of the topics once, with -1 (latest) or -2 (earliest) where it does not matter; "
-            f"missing: {_names(missing)}; not there: {_names(unknown)}",
-        )
+    def enough(self, ahead: Progress) -> bool:
+        """Whether there is a reason to begin now with what lies ahead."""
+        if self._least is None or self._went is None:
+            return True
+        return sum(map(len, ahead.ranges)) >= self._least or self._clock() - self._went >= self._delay
 
-
-def _names(queues: Collection[MessageQueue]) -> str:
-    return ", ".join(f"{queue.topic}.{queue.broker}.{queue.queue_id}" for queue in sorted(queues)) or "none"
-
-
-def between(starts: Offsets, stops: Offsets) -> list[QueueRange]:
-    """The ranges of a batch query. A start behind its end is an error, or would be silently empty."""
-    crossed = {queue: (start, stops[queue]) for queue, start in starts.items() if start > stops[queue]}
-    if crossed:
-        raise ArgumentError("startingOffsets", by_topic(crossed), "these begin (first) behind their end (second)")
-    return [QueueRange(queue, start, stops[queue]) for queue, start in sorted(starts.items())]
+    def went(self) -> None:
+        self._went = self._clock()

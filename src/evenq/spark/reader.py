@@ -1,0 +1,142 @@
+"""What Spark asks of a source that is read, in batches and in streams: the thin layer over all the rest."""
+
+# ruff: noqa: N802 (the names of methods are Spark's)
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from evenq.client.reading import QueueRange
+from evenq.model import MessageQueue
+from evenq.spark.batches import on_loss, record_batches
+from evenq.spark.bounds import between
+from evenq.spark.lookup import Lookup
+from evenq.spark.offsets import Progress, by_topic
+from evenq.spark.options import ReadOptions
+from evenq.spark.planning import Pacing, advance, in_doubt, is_news, plan
+
+__all__ = ["BatchReader", "StreamReader"]
+
+
+def _partitions(ranges: Sequence[QueueRange], options: ReadOptions) -> list[InputPartition]:
+    tasks = plan(ranges, at_least=options.min_partitions, largest=options.max_records_per_partition)
+    return [InputPartition(task) for task in tasks]
+
+
+class _Reader:
+    """What both readers do in a task."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return record_batches(self.options, partition.value)
+
+
+class BatchReader(_Reader, DataSourceReader):
+    """Reads what is there between two bounds, which are settled when the query is planned."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._starting, self._ending = options.batch_bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        with Lookup(self.options) as lookup:
+            ends = lookup.ends(lookup.queues())
+            starts, stops = lookup.find(self._starting, ends), lookup.find(self._ending, ends)
+        # Spark makes a partition of None where there is none
+        return _partitions(between(self._starting, starts, stops), self.options) or [InputPartition(())]
+
+
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads in micro-batches. All that it must remember is in the offset values, which name their own start."""
+
+    def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(options)
+        self._starting = options.stream_start()
+        self._clock = clock
+        self._pacing = Pacing(options.min_offsets_per_trigger, options.max_trigger_delay, clock)
+        # with the trigger AvailableNow: the offsets at its beginning, where it ends
+        self._target: dict[MessageQueue, int] | None = None
+        # what the group was last told
+        self._told: dict[MessageQueue, int] = {}
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.options, self._clock)
+
+    @cached_property
+    def _initial(self) -> Progress:
+        # asked for more than once: it must not move in between
+        ends = self._lookup.ends(self._lookup.queues(fresh=True))
+        return Progress.at(self._lookup.find(self._starting, ends))
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._initial.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._latest(fresh=True)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self.options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        done = Progress.from_json(start)
+        # Spark comes here when the batch that ended at `start` is done, and tells commit() of it with the next one only
+        self._tell(done)
+        latest = self._target if self._target is not None else self._latest()
+        doubtful = in_doubt(done, latest)
+        earliest = self._lookup.earliest(doubtful, lenient=True)
+        latest = {queue: end for queue, end in latest.items() if queue not in doubtful or queue in earliest}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        ahead = advance(done, latest, earliest, most, on_loss(self.options))
+        at_once = self._target is not None or isinstance(limit, ReadAllAvailable)
+        if not is_news(done, ahead) or not (at_once or self._pacing.enough(ahead)):
+            # the same value again is how Spark is told that nothing is new
+            return start
+        self._pacing.went()
+        return ahead.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return by_topic(self._latest())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [] if start == end else _partitions(Progress.from_json(end).ranges, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._tell(Progress.from_json(end))
+
+    def stop(self) -> None:
+        if "_lookup" in self.__dict__:
+            self._lookup.close()
+
+    def _latest(self, *, fresh: bool = False) -> dict[MessageQueue, int]:
+        return self._lookup.latest(self._lookup.queues(fresh=fresh, lenient=True), lenient=True)
+
+    def _tell(self, done: Progress) -> None:
+        """Show the group how far the query is."""
+        if self.options.group is None:
+            return
+        # a broker learns of the group by its pulls: where nothing was read it would not know it
+        news = {queue: offset for queue, offset in done.moved.items() if self._told.get(queue) != offset}
+        if news:
+            told = self._lookup.commit(self.options.group, news)
+            self._told |= {queue: news[queue] for queue in told}
