@@ -92,9 +92,7 @@ class Index:
             # a message that is larger than a piece
             size = int.from_bytes(self._log.read(self.position, self.position + 4), "big", signed=True)
             keys = self._keys(min(self.position + max(size, 0), end))
-        done = 0
-        while done < len(keys):
-            done += self._file().add(keys.part(done, len(keys)))
+        self._add(keys)
         if keys.end > self.position:
             self.position = keys.end
         else:
@@ -108,16 +106,17 @@ class Index:
     def _keys(self, end: int) -> Keys:
         return find_keys(self._log.read(self.position, end), self.position)
 
-    def _file(self) -> IndexFile:
-        """The file that takes the next keys."""
-        if self._files and self._files[-1].room:
-            return self._files[-1]
-        if self._files:
-            self._filled.append(self._files[-1])
+    def _add(self, keys: Keys) -> None:
+        done = self._files[-1].add(keys) if self._files else 0
+        while done < len(keys):
+            self._begin_file()
+            done += self._files[-1].add(keys.part(done, len(keys)))
+
+    def _begin_file(self) -> None:
+        self._filled += self._files[-1:]
         self._directory.mkdir(parents=True, exist_ok=True)
         slots, entries = self._shape
         self._files.append(IndexFile(self._new_path(), slots=slots, entries=entries))
-        return self._files[-1]
 
     def _new_path(self) -> Path:
         now = datetime.fromtimestamp(self._clock())

@@ -72,9 +72,10 @@ def find_keys(data: bytes, base: int) -> Keys:
     buffer = np.frombuffer(data, np.uint8, end)
     records = _Records(buffer, starts)
     rows, begins, ends = records.keys()
-    heads = _hashes(buffer, records.topic_at, records.topic_end)[rows] * np.uint32(31) + np.uint32(ord("#"))
-    whole = heads * _powers(int((ends - begins).max(initial=0)))[ends - begins] + _hashes(buffer, begins, ends)
-    signed = whole.view(np.int32)
+    topics, _ = _hashes(buffer, records.topic_at, records.topic_end)
+    keys, units = _hashes(buffer, begins, ends)
+    heads = topics[rows] * np.uint32(31) + np.uint32(ord("#"))
+    signed = (heads * _powers(int(units.max(initial=0)))[units] + keys).view(np.int32)
     hashes = np.where(signed == -(1 << 31), 0, np.abs(signed)).astype(np.int32)
     return Keys(hashes, base + starts[rows], records.stored[rows], base + end, blank)
 
@@ -164,20 +165,23 @@ def _split(data: Bytes, rows: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Int
     return all_rows[filled], all_begins[filled], all_ends[filled]
 
 
-def _hashes(data: Bytes, begins: Ints, ends: Ints) -> Hashes:
-    """Java's hash of each text, without its sign."""
+def _hashes(data: Bytes, begins: Ints, ends: Ints) -> tuple[Hashes, Ints]:
+    """Java's hash of each text, without its sign, and how many units it has in Java."""
     sizes = ends - begins
     found = np.zeros(len(begins), np.uint32)
+    units = sizes.copy()
     for size in np.unique(sizes).tolist():
-        if size:
-            those = np.flatnonzero(sizes == size)
-            texts = _words(data, begins[those], size).view(np.uint8).reshape(-1, size)
-            found[those] = texts.astype(np.uint32) @ _powers(size - 1)[::-1]
-            # what is not ASCII has other units in Java than bytes
-            for row in np.flatnonzero((texts & 0x80).any(axis=1)).tolist():
-                text = texts[row].tobytes().decode(errors="replace")
-                found[those[row]] = java_string_hash(text) & 0xFFFFFFFF
-    return found
+        if not size:
+            continue
+        those = np.flatnonzero(sizes == size)
+        texts = _words(data, begins[those], size).view(np.uint8).reshape(-1, size)
+        found[those] = texts.astype(np.uint32) @ _powers(size - 1)[::-1]
+        # what is not ASCII has other units in Java than bytes
+        for row in np.flatnonzero((texts & 0x80).any(axis=1)).tolist():
+            text = texts[row].tobytes().decode(errors="replace")
+            found[those[row]] = java_string_hash(text) & 0xFFFFFFFF
+            units[those[row]] = len(text.encode("utf-16-le")) // 2
+    return found, units
 
 
 def _powers(most: int) -> Hashes:
