@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import evenq
-from evenq import LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer, SendResult
+from evenq import LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer, SendResult, Timeouts
 from evenq.protocol import RequestCode
 from evenq.protocol.bodies import ConsumerStatusBody
 from evenq.protocol.headers import ConsumerStatus
@@ -18,6 +18,8 @@ from tests.realmq import JavaHost
 from tests.waiting import wait_until
 
 COUNT = 40
+# the real broker tells of a reset when the next pull comes
+QUICK = Timeouts(hold=1)
 
 
 class Member:
@@ -30,7 +32,7 @@ class Member:
         self.fails = False
         with Producer(namesrv) as producer:
             self.sent = [producer.send(Message(topic, b"m-%d" % n, tags="paid")) for n in range(COUNT)]
-        self.consumer = PushConsumer(namesrv, group, begin="first", instance="py-1")
+        self.consumer = PushConsumer(namesrv, group, begin="first", instance="py-1", timeouts=QUICK)
         self.consumer.subscribe(topic, "paid || refunded")
         self.consumer.start(self.handle)
         self.wait_for(COUNT)
@@ -127,7 +129,7 @@ def test_a_lite_pull_member_answers_too(any_cluster: AnyCluster, java: JavaHost,
     with Producer(any_cluster.namesrv) as producer:
         for number in range(10):
             producer.send(Message(topic, b"%d" % number))
-    with LitePullConsumer(any_cluster.namesrv, group, begin="first", instance="py-1") as consumer:
+    with LitePullConsumer(any_cluster.namesrv, group, begin="first", instance="py-1", timeouts=QUICK) as consumer:
         consumer.subscribe(topic)
         seen: list[bytes] = []
 
