@@ -120,6 +120,12 @@ class Connection(asyncio.Protocol):
         return self._broken is not None
 
     @property
+    def local_address(self) -> str:
+        """Our end of the connection, ``host:port``: how the peer lists us."""
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return f"{name[0]}:{name[1]}" if name else ""
+
+    @property
     def in_flight(self) -> int:
         return len(self._waiting)
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Generic
 
 from evenq.balance import StrategyLike
+from evenq.client.doubles import DoubleWatch
 from evenq.client.handover import HandoverLocks, Locks, NoLocks
 from evenq.client.holding import H
 from evenq.client.offsets import BrokerOffsets, Offsets, commit, commit_all
@@ -88,6 +89,7 @@ class Member(Generic[H]):
         else:
             self._shares = ComputedShares(strategy, group, session.client_id)
         self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
+        self.doubles = DoubleWatch(session, group)
         if pushed and not broadcasting:
             self.subscribe(RETRY_PREFIX + group, "*")
 
@@ -134,6 +136,7 @@ class Member(Generic[H]):
         await session.beat()
         session.spawn(self._commit_for_ever())
         session.spawn(session.every(session.intervals.renew_locks, self._renew))
+        session.spawn(self.doubles.watch())
         self.rebalancer.start()
 
     async def leave(self) -> None:
