@@ -100,9 +100,19 @@ class Remote:
             raise
         return GroupConnections.decode(answer.body)
 
-    async def stored_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """What the group has committed for the queue, or None."""
-        header = QueryOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    async def stored_offset(
+        self, address: str, group: str, queue: MessageQueue, *, never_guess: bool = False
+    ) -> int | None:
+        """What the group has committed for the queue, or None.
+
+        While a queue has its first message in memory, the broker says 0 for None, unless it must ``never_guess``.
+        """
+        header = QueryOffset(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False if never_guess else None,
+        )
         try:
             answer = await self.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except RefusedError as error:

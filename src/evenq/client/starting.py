@@ -41,10 +41,14 @@ class StartingPoint:
         """The offset to begin at, and whether it is stored: asked of the broker anew each time, for another member
         may have moved it.
 
-        The real broker answers 0 for a group that has stored nothing while the queue still has its first message in
-        memory. That is taken as stored, as Java's client does: a new queue of a running topic is then read whole.
+        A broker answers 0 for a group that has stored nothing while the queue still has its first message in memory.
+        That is taken as stored, as Java's client does: a new queue of a running topic is then read whole. A time that
+        was given says the same better, and is not to be overruled.
         """
-        stored = await remote.stored_offset(address, group, queue)
+        if self.where is Begin.TIMESTAMP:
+            stored = await remote.stored_offset(address, group, queue, never_guess=True)
+        else:
+            stored = await remote.stored_offset(address, group, queue)
         if stored is not None and stored >= 0:
             return stored, True
         return await self.unstored(remote, address, queue), False
