@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +111,35 @@ def test_offsets_and_tags_choose_what_is_read(reading: Reading, send: Send, topi
     assert first.count() == len(receipts) - 10 * len(ends)
     assert reading.batch(tags="odd").count() == 100
     assert len(reading.batch().limit(3).collect()) == 3
+
+
+def test_filters_are_asked_of_the_broker_where_spark_lets_them_be(
+    reading: Reading, send: Send, topic: str, pushing: None
+) -> None:
+    receipts = send(numbered(topic, range(400)))
+    at = receipts[0].queue
+    middle = max(row.timestamp for row in reading.batch().where("cast(cast(value as string) as int) < 200").collect())
+    send(numbered(topic, range(400, 500)))
+
+    def sizes(condition: str) -> tuple[int, int]:
+        """How many rows there are, and how many offsets were to be read for them."""
+        found = reading.batch(maxRecordsPerPartition="1").where(condition)
+        return found.count(), found.rdd.getNumPartitions()
+
+    one_queue = f"broker = '{at.broker}' and queue_id = {at.queue_id} and offset between 10 and 19"
+    assert sizes(one_queue) == (10, 10)
+    assert sizes(f"{one_queue} and topic = 'another'") == (0, 1)
+    assert reading.batch(tags="odd").where("tags in ('odd', 'even')").count() == 250
+    assert reading.batch(tags="odd").where("tags = 'even'").count() == 0
+    assert sizes(f"timestamp > timestamp'{middle + timedelta(minutes=1)}'") == (0, 1)
+    assert reading.batch().where(f"timestamp <= timestamp'{middle}'").count() >= 200
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_a_topic_without_messages_is_an_empty_table(reading: Reading, send: Send, tmp_path: Path) -> None:

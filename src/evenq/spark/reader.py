@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -21,12 +22,14 @@ from pyspark.sql.streaming.datasource import (
 
 from evenq.client.reading import QueueRange
 from evenq.model import MessageQueue
+from evenq.protocol.filters import EVERYTHING
 from evenq.spark.batches import on_loss, record_batches
 from evenq.spark.bounds import between
 from evenq.spark.lookup import Lookup
 from evenq.spark.offsets import Progress, by_topic
 from evenq.spark.options import ReadOptions
 from evenq.spark.planning import Pacing, advance, in_doubt, is_news, plan
+from evenq.spark.pushdown import Restriction, Span, push
 
 __all__ = ["BatchReader", "StreamReader"]
 
@@ -52,13 +55,55 @@ class BatchReader(_Reader, DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._starting, self._ending = options.batch_bounds()
+        self._needed = Restriction()
+
+    @property
+    def pushFilters(self) -> _Pushing:
+        return _Pushing(self._push)
 
     def partitions(self) -> list[InputPartition]:
         with Lookup(self.options) as lookup:
             ends = lookup.ends(lookup.queues())
             starts, stops = lookup.find(self._starting, ends), lookup.find(self._ending, ends)
+            ranges = self._narrowed(lookup, between(self._starting, starts, stops))
         # Spark makes a partition of None where there is none
-        return _partitions(between(self._starting, starts, stops), self.options) or [InputPartition(())]
+        return _partitions(ranges, self.options) or [InputPartition(())]
+
+    def _push(self, filters: Iterable[Filter]) -> list[Filter]:
+        self._needed, left = push(filters, tags_too=self.options.sql is None)
+        if self._needed.tags is not None:
+            tags = self._needed.tags & (self.options.wanted_tags or self._needed.tags)
+            self._needed = replace(self._needed, tags=tags)
+            self.options = replace(self.options, tags=" || ".join(sorted(tags)) or EVERYTHING)
+        return left
+
+    def _narrowed(self, lookup: Lookup, ranges: list[QueueRange]) -> list[QueueRange]:
+        """What the filters leave of the ranges."""
+        needed = self._needed
+        if needed.tags is not None and not needed.tags:
+            return []
+        ranges = [needed.offsets.cut(part) for part in ranges if needed.admits(part.queue)]
+        low, high = (
+            {} if time is None else lookup.at_times({part.queue: max(0, time) for part in ranges if part})
+            for time in (needed.times.low, needed.times.high)
+        )
+        return [Span(low.get(part.queue), high.get(part.queue)).cut(part) for part in ranges]
+
+
+class _Pushing:
+    """What Spark calls as ``pushFilters``.
+
+    Filter push-down is off unless ``spark.sql.python.filterPushdown.enabled`` says otherwise, and Spark then refuses a
+    reader that has the method at all. A query is right without it, so this passes for the one that every reader has.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[Iterable[Filter]], list[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: Iterable[Filter]) -> list[Filter]:
+        return self._push(filters)
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
