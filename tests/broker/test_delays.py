@@ -55,7 +55,8 @@ def test_it_is_delivered_when_it_is_due_and_not_before(opened: OpenStore, hand: 
     (delivered,) = read_all(opened.store, "orders", 2)
     assert (delivered.body, delivered.tags, delivered.store_timestamp) == (b"later", "paid", hand.ms)
     assert (delivered.born_host, delivered.born_timestamp) == ("10.0.0.7:4711", 1_699_999_999_000)
-    assert delivered.properties == {"KEYS": "k", "TAGS": "paid", "REAL_TOPIC": "orders", "REAL_QID": "2"}
+    # a consumer sees that it was delayed, and how
+    assert delivered.properties == {"KEYS": "k", "TAGS": "paid", "DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "2"}
     assert delivered.prepared_transaction_offset == ~stored.log_offset
     waiting.deliver()
     assert len(bodies(opened.store, "orders", 2)) == 1

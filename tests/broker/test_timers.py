@@ -92,6 +92,8 @@ def test_it_is_delivered_with_the_next_whole_second(
         "TAGS": "paid",
         name: value,
         "TIMER_OUT_MS": str(hand.ms - 1000),
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "2",
         "TIMER_ENQUEUE_MS": "1700000000000",
         "TIMER_DEQUEUE_MS": str(hand.ms),
     }

@@ -133,6 +133,7 @@ def test_a_committed_message_goes_to_its_queue_and_is_noted_as_java_does(opened:
     assert final.properties == {
         "KEYS": "k",
         "TAGS": "paid",
+        "TRAN_MSG": "true",
         "PGROUP": "shop",
         "UNIQ_KEY": "A1",
         "__transactionId__": "A1",

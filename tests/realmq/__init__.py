@@ -20,11 +20,11 @@ raises :class:`Unavailable`, whose text says what to install. No JVM outlives th
 | ``jvm.py`` | one JVM process |
 | ``cluster.py`` | :class:`RealCluster`: a name server and brokers |
 | ``host.py`` | :class:`JavaHost`: a JVM that plays clients and runs ``mqadmin`` |
-| ``clients.py`` | :class:`JavaMember`, :class:`JavaProducer`: the clients in it |
+| ``clients.py`` | :class:`JavaMember`, :class:`JavaProducer`, :class:`JavaTransactions`: the clients in it |
 | ``java/`` | the Java side of ``host.py`` |
 """
 
-from tests.realmq.clients import Flood, JavaMember, JavaProducer, Received, Total
+from tests.realmq.clients import Flood, JavaMember, JavaProducer, JavaTransactions, Received, Total
 from tests.realmq.cluster import RealCluster
 from tests.realmq.host import JavaError, JavaHost
 from tests.realmq.kit import Unavailable
@@ -35,6 +35,7 @@ __all__ = [
     "JavaHost",
     "JavaMember",
     "JavaProducer",
+    "JavaTransactions",
     "RealCluster",
     "Received",
     "Total",

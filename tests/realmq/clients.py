@@ -14,9 +14,21 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.realmq.host import JavaHost
 
-__all__ = ["Flood", "JavaMember", "JavaProducer", "Mode", "Received", "Total"]
+__all__ = [
+    "Flood",
+    "JavaClient",
+    "JavaMember",
+    "JavaProducer",
+    "JavaTransactions",
+    "LocalState",
+    "Mode",
+    "Received",
+    "Reply",
+    "Total",
+]
 
 Mode = Literal["sync", "async", "oneway", "batch", "ordered"]
+LocalState = Literal["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"]
 T = TypeVar("T")
 
 
@@ -42,7 +54,14 @@ class Flood(msgspec.Struct, frozen=True):
     errors: list[str]
 
 
-class _Client:
+class Reply(msgspec.Struct, frozen=True):
+    """What somebody replied to a request."""
+
+    body: bytes
+    properties: dict[str, str]
+
+
+class JavaClient:
     """An actor in a :class:`~tests.realmq.JavaHost`."""
 
     def __init__(self, host: JavaHost, name: str, kind: str, settings: dict[str, Any]) -> None:
@@ -65,11 +84,8 @@ class _Client:
         self._host.kill()
 
 
-class JavaMember(_Client):
-    """A member of a consumer group: :meth:`JavaHost.push` and :meth:`JavaHost.lite_pull` make one.
-
-    ``messages`` fills as the listener is called, unless the member was told to count only.
-    """
+class _Listening(JavaClient):
+    """A client with a listener: ``messages`` fills as that is called."""
 
     def __init__(self, host: JavaHost, name: str, kind: str, settings: dict[str, Any]) -> None:
         self._lock = threading.Lock()
@@ -96,6 +112,13 @@ class JavaMember(_Client):
         )
         return self.messages
 
+
+class JavaMember(_Listening):
+    """A member of a consumer group: :meth:`JavaHost.push` and :meth:`JavaHost.lite_pull` make one.
+
+    One that was told to count only has no ``messages``.
+    """
+
     def wait_ready(self, queues: int = 1, seconds: float = 60.0) -> list[MessageQueue]:
         """Wait until the member holds at least ``queues`` queues.
 
@@ -117,7 +140,15 @@ class JavaMember(_Client):
         return self._ask("total", Total)
 
 
-class JavaProducer(_Client):
+class JavaTransactions(_Listening):
+    """A producer of transactions: :meth:`JavaHost.transactions` makes one. ``messages`` are what it was asked about."""
+
+    def send(self, messages: Sequence[Message], state: LocalState) -> list[str]:
+        """Send each as a half message and say at once what became of its transaction; their ids."""
+        return self._ask("send", list[str], messages=_wire(messages), state=state)
+
+
+class JavaProducer(JavaClient):
     """A producer: :meth:`JavaHost.producer` makes one."""
 
     def send(self, messages: Sequence[Message], mode: Mode = "sync", *, argument: str = "") -> list[SendResult]:
@@ -125,11 +156,12 @@ class JavaProducer(_Client):
 
         ``async`` receipts come in the order of the answers. ``ordered`` chooses the queue by the hash of ``argument``.
         """
-        wire = [
-            {"topic": each.topic, "body": each.body, "flag": each.flag, "properties": each.wire_properties()}
-            for each in messages
-        ]
-        return self._ask("send", list[SendResult], messages=wire, mode=mode, argument=argument)
+        return self._ask("send", list[SendResult], messages=_wire(messages), mode=mode, argument=argument)
+
+    def request(self, message: Message, timeout: float = 45.0) -> Reply:
+        """Send a message and wait for the reply to it: usually a moment, but see :meth:`JavaMember.wait_ready`."""
+        (wire,) = _wire([message])
+        return self._ask("request", Reply, message=wire, timeout=round(timeout * 1000))
 
     def flood(
         self,
@@ -159,3 +191,10 @@ class JavaProducer(_Client):
             rate=rate,
             argument=argument,
         )
+
+
+def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [
+        {"topic": each.topic, "body": each.body, "flag": each.flag, "properties": each.wire_properties()}
+        for each in messages
+    ]

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from evenq.model import Begin, MessageModel, MessageView
-from tests.realmq.clients import JavaMember, JavaProducer
+from tests.realmq.clients import JavaClient, JavaMember, JavaProducer, JavaTransactions, LocalState
 from tests.realmq.jvm import Jvm
 from tests.realmq.kit import find_kit
 
@@ -70,7 +70,7 @@ class JavaHost:
         self._sending = threading.Lock()
         self._pending: dict[int, Future[msgspec.Raw]] = {}
         self._listeners: dict[str, Listener] = {}
-        self._clients: list[JavaMember | JavaProducer] = []
+        self._clients: list[JavaClient] = []
         self._reader = threading.Thread(target=self._read, name="java-host", daemon=True)
         self._reader.start()
 
@@ -101,12 +101,15 @@ class JavaHost:
         batch: int = 1,
         pause: float = 0.0,
         fail_times: int = 0,
+        max_times: int = -1,
+        reply: bool = False,
         count_only: bool = False,
         **strategy_settings: Any,
     ) -> JavaMember:
         """Start a push consumer of a topic, or of topics with an expression each.
 
-        Its listener takes ``pause`` seconds a call and lets each message fail ``fail_times`` times. What a strategy
+        Its listener takes ``pause`` seconds a call, lets each message fail ``fail_times`` times, and may ``reply`` to
+        each with its body in capitals. A message is tried again at most ``max_times`` (-1: 16) times. What a strategy
         needs comes by the names of :func:`evenq.balance.strategy` (``virtual_nodes``, ``queues``, ``rooms``,
         ``inner``), but rooms come as tables: ``broker_rooms`` by broker name, ``member_rooms`` by instance name.
         """
@@ -124,6 +127,8 @@ class JavaHost:
             batch=batch,
             pause=pause,
             fail_times=fail_times,
+            max_times=max_times,
+            reply=reply,
             count_only=count_only,
             **strategy_settings,
         )
@@ -162,6 +167,16 @@ class JavaHost:
         name = self._name()
         settings = {"namesrv": namesrv, "group": group, "instance": instance or name}
         producer = JavaProducer(self, name, "producer", settings)
+        self._clients.append(producer)
+        return producer
+
+    def transactions(
+        self, namesrv: str, group: str, *, checked: LocalState = "COMMIT_MESSAGE", instance: str | None = None
+    ) -> JavaTransactions:
+        """Start a producer of transactions, which says ``checked`` when it is asked about one."""
+        name = self._name()
+        settings = {"namesrv": namesrv, "group": group, "instance": instance or name, "checked": checked}
+        producer = JavaTransactions(self, name, "transactions", settings)
         self._clients.append(producer)
         return producer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from evenq.broker.intake import POSTPONING, real_queue, stored_again
+from evenq.broker.intake import real_queue, stored_again
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.store import Store
 from evenq.protocol.bodies import DataVersion, DelayOffsetTable
@@ -88,8 +88,7 @@ class DelayedMessages:
         if message is None or real is None:
             log.warning("the delayed message at %d of the log cannot be delivered: it is damaged", position)
             return
-        properties = {name: value for name, value in message.properties.items() if name not in POSTPONING}
-        self._store.append(stored_again(message, *real, properties))
+        self._store.append(stored_again(message, *real, message.properties))
 
     def _saver(self) -> Callable[[], None]:
         version = self._version

@@ -31,7 +31,6 @@ _TAKES_BACK = "TIMER_DEL_UNIQKEY"
 _ROLLED = "TIMER_ROLL_TIMES"
 _ENQUEUED = "TIMER_ENQUEUE_MS"
 _DEQUEUED = "TIMER_DEQUEUE_MS"
-_REAL = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID})
 
 
 class Timers:
@@ -215,9 +214,8 @@ class Timers:
             rolled = int(properties.get(_ROLLED, "0")) + 1
             self._store.append(stored_again(message, TIMER_TOPIC, 0, properties | {_ROLLED: str(rolled)}))
         elif not unit.kind & DELETE and f"{real[0]}+{message.unique_key}" not in self._taken_back:
-            kept = {name: value for name, value in properties.items() if name not in _REAL}
             times = {_ENQUEUED: str(unit.written), _DEQUEUED: str(int(self._clock() * 1000))}
-            self._store.append(stored_again(message, *real, kept | times))
+            self._store.append(stored_again(message, *real, properties | times))
 
     # -- the rest
 

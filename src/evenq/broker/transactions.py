@@ -39,7 +39,7 @@ _CHECKS = "TRANSACTION_CHECK_TIMES"
 _FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 _IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _ID = "__transactionId__"
-_HALF_ONLY = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID, Property.HALF})
+_REAL = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID})
 
 _ENDED_TAG = "d"
 _TRANSACTION = int(SysFlag.TRANSACTION)
@@ -186,7 +186,7 @@ class Transactions:
         real = real_queue(half)
         if real is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "the half message does not say which queue it is for")
-        properties = {name: value for name, value in half.properties.items() if name not in _HALF_ONLY}
+        properties = {name: value for name, value in half.properties.items() if name not in _REAL}
         final = stored_again(half, *real, properties)._replace(
             sys_flag=half.sys_flag & ~_TRANSACTION | _COMMIT,
             prepared_transaction_offset=half.commit_log_offset,

@@ -28,6 +28,7 @@ public final class Driver {
 
     private static final Map<String, Kind> KINDS = Map.of(
         "producer", Producer::new,
+        "transactions", Transactions::new,
         "push", PushMember::new,
         "lite_pull", LitePullMember::new);
 

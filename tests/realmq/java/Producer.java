@@ -17,7 +17,7 @@ import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * A producer. Verbs: id, send (the messages given), flood (messages made here), stop.
+ * A producer. Verbs: id, send (the messages given), flood (messages made here), request (one message, and its reply), stop.
  *
  * <p>Both sends take a mode: sync, async, oneway, batch (one request for all, or for {@code batch} at a time),
  * ordered (queue by the hash of {@code argument}).
@@ -44,6 +44,9 @@ final class Producer implements Actor {
                 return send(arguments);
             case "flood":
                 return flood(arguments);
+            case "request":
+                return Wire.reply(producer.request(
+                    Wire.readMessage(arguments.getJSONObject("message")), arguments.getLongValue("timeout")));
             case "stop":
                 producer.shutdown();
                 return null;

@@ -84,6 +84,12 @@ final class Wire {
             "store_size", message.getStoreSize());
     }
 
+    /** What there is of a message that was not stored: a reply. */
+    static Map<String, Object> reply(Message message) {
+        return fields(
+            "body", Base64.getEncoder().encodeToString(message.getBody()), "properties", message.getProperties());
+    }
+
     private static String address(SocketAddress host) {
         InetSocketAddress inet = (InetSocketAddress) host;
         return inet.getAddress().getHostAddress() + ":" + inet.getPort();
