@@ -41,3 +41,35 @@ def test_topics_and_groups_are_found_by_each_other_and_forgotten() -> None:
     assert (offsets.topics("g1"), offsets.groups("a")) == (["b"], [])
     offsets.forget_group("g1")
     assert offsets.table() == {}
+
+
+def test_a_reset_counts_until_it_was_told_and_commits_count_after_that() -> None:
+    offsets = GroupOffsets()
+    offsets.commit("g", "t", 0, 9)
+    offsets.reset("g", "t", 0, 3)
+    offsets.commit("g", "t", 0, 10)
+    offsets.commit("g", "t", 1, 10)
+    assert (offsets.get("g", "t", 0), offsets.get("g", "t", 1)) == (3, 10)
+    offsets.reset("g", "t", 0, 4)
+    assert [offsets.take_reset("g", "t", 0) for _ in range(2)] == [4, None]
+    offsets.commit("g", "t", 0, 5)
+    assert offsets.get("g", "t", 0) == 5
+
+
+def test_what_is_in_hand_is_never_less_than_what_is_committed() -> None:
+    offsets = GroupOffsets()
+    assert offsets.in_hand("g", "t", 0) == 0
+    offsets.pulled("g", "t", 0, 32)
+    assert offsets.in_hand("g", "t", 0) == 32
+    offsets.commit("g", "t", 0, 40)
+    assert offsets.in_hand("g", "t", 0) == 40
+    offsets.forget_group("g")
+    assert offsets.in_hand("g", "t", 0) == 0
+
+
+def test_a_clone_is_a_copy() -> None:
+    offsets = GroupOffsets({("t", "g"): {0: 3}})
+    offsets.clone("g", "h", "t")
+    offsets.commit("h", "t", 0, 5)
+    offsets.clone("nobody", "i", "t")
+    assert offsets.table() == {("t", "g"): {0: 3}, ("t", "h"): {0: 5}}

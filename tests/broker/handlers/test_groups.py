@@ -168,3 +168,19 @@ def test_a_heartbeat_that_cannot_be_read(peer: Peer) -> None:
     answer = peer.ask(RequestCode.HEART_BEAT, body=b"not json")
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "not json" in (answer.remark or "")
+
+
+def test_a_short_heartbeat_to_a_broker_that_knows_nothing_asks_for_the_long_one(peer: Peer, group: str) -> None:
+    data = bodies.ConsumerData(group_name=group)
+    beat = bodies.Heartbeat(client_id="c1", consumer_data_set=[data], heartbeat_fingerprint=7, without_sub=True)
+    assert peer.ask(RequestCode.HEART_BEAT, body=beat.encode()).ext["IS_SUB_CHANGE"] == "true"
+
+
+def test_all_producers_of_a_broker(connect: Connect, group: str) -> None:
+    peer = connect("p1")
+    beat = bodies.Heartbeat(client_id="p1", producer_data_set=[bodies.ProducerData(group_name=group)])
+    peer.ask(RequestCode.HEART_BEAT, body=beat.encode())
+    table = bodies.ProducerTable.decode(peer.ask(RequestCode.GET_ALL_PRODUCER_INFO).body).data
+    (producer,) = table[group]
+    assert (producer.client_id, producer.remote_ip) == ("p1", "{}:{}".format(*peer.socket.getsockname()))
+    assert producer.last_update_timestamp > 0

@@ -75,3 +75,27 @@ def test_a_groups_settings(peer: Peer, group: str, broker: Broker) -> None:
 def test_a_groups_bad_name_is_refused(peer: Peer) -> None:
     body = bodies.GroupConfig(group_name="a b").encode()
     assert peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_topics_attributes_are_kept_when_it_is_changed(peer: Peer, topic: str) -> None:
+    def put(attributes: str | None) -> int:
+        header = headers.CreateTopic(topic=topic, read_queue_nums=2, write_queue_nums=2, attributes=attributes)
+        return peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code
+
+    assert put("+message.type=FIFO") == 0
+    assert put(None) == 0
+    found = peer.ask(RequestCode.GET_TOPIC_CONFIG, headers.TopicRequest(topic=topic))
+    assert bodies.TopicConfig.decode(found.body).attributes == {"message.type": "FIFO"}
+    assert put("+message.type=LIFO") == ResponseCode.INVALID_PARAMETER
+
+
+def test_topics_and_groups_in_lists(peer: Peer, topic: str, group: str, broker: Broker) -> None:
+    topics = [bodies.TopicConfig(topic_name=f"{topic}-{number}", read_queue_nums=number) for number in (1, 2)]
+    body = bodies.TopicConfigList(topic_config_list=topics).encode()
+    assert peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == 0
+    groups = [bodies.GroupConfig(group_name=f"{group}-{number}", retry_max_times=number) for number in (1, 2)]
+    body = bodies.GroupConfigList(group_config_list=groups).encode()
+    assert peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=body).code == 0
+
+    assert [broker.topics.get(config.topic_name) for config in topics] == topics
+    assert [broker.group_configs.get(config.group_name) for config in groups] == groups

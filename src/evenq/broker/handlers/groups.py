@@ -6,7 +6,7 @@ Behaviour
 
 Codes
     HEART_BEAT (both forms), UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP, CHECK_CLIENT_CONFIG,
-    GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST
+    GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO
 
 Not implemented
     Groups in unit mode.
@@ -44,6 +44,7 @@ class Membership:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._members,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumers,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self._all_producers,
         }
 
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
@@ -65,7 +66,8 @@ class Membership:
             return False
         self._broker.topics.create_for_group(retry_topic(data.group_name), settings.retry_queue_nums)
         known = self._broker.groups.get(data.group_name)
-        stale = known is not None and known.fingerprint != beat.heartbeat_fingerprint
+        # the short form leaves subscriptions out: whoever does not know them must be told
+        stale = beat.without_sub if known is None else known.fingerprint != beat.heartbeat_fingerprint
         member = _member(beat.client_id, request, connection)
         if self._broker.groups.heartbeat(data, member, subscriptions=not beat.without_sub):
             self._broker.group_changed(data.group_name)
@@ -121,6 +123,21 @@ class Membership:
         return request.reply(
             body=bodies.ClientConnections(connection_set=[_described(member) for member in members]).encode()
         )
+
+    def _all_producers(self, request: Command, connection: Connection) -> Command:
+        producers = self._broker.producers
+        table = {group: [_producer(member) for member in producers.members(group)] for group in producers.groups()}
+        return request.reply(body=bodies.ProducerTable(data=table).encode())
+
+
+def _producer(member: Member[Connection]) -> bodies.ProducerInfo:
+    return bodies.ProducerInfo(
+        client_id=member.client_id,
+        remote_ip=member.channel.address,
+        language=member.language,
+        version=member.version,
+        last_update_timestamp=int(member.seen * 1000),
+    )
 
 
 def _member(client_id: str, request: Command, connection: Connection) -> Member[Connection]:

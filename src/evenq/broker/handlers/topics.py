@@ -5,21 +5,26 @@ Behaviour
     that is cleaned; its queues and offsets are gone.
 
 Codes
-    UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG,
-    GET_SYSTEM_TOPIC_LIST_FROM_BROKER, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, DELETE_SUBSCRIPTIONGROUP,
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_SUBSCRIPTIONGROUP_CONFIG
+    UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG,
+    GET_TOPIC_CONFIG, GET_SYSTEM_TOPIC_LIST_FROM_BROKER, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, DELETE_SUBSCRIPTIONGROUP, GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_SUBSCRIPTIONGROUP_CONFIG
 
 Not implemented
-    Attributes of topics, lists of topics in one request, static topics.
+    Static topics; queues of batches and compaction, which a topic can ask for by its attributes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from evenq.broker.attributes import alter, parse_changes
 from evenq.broker.groupconfigs import group_error
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.topics import topic_error
+from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -39,11 +44,13 @@ class TopicAdministration:
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self._put_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self._put_topics,
             RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._all_topics,
             RequestCode.GET_TOPIC_CONFIG: self._topic,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self._put_groups,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all_groups,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._group,
@@ -51,12 +58,7 @@ class TopicAdministration:
 
     def _put_topic(self, request: Command, connection: Connection) -> Command:
         header = headers.CreateTopic.from_ext(request.ext)
-        error = topic_error(header.topic)
-        if error is not None:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, error)
-        if header.topic in self._broker.topics.system:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic.")
-        self._broker.topics.put(
+        self._put(
             bodies.TopicConfig(
                 topic_name=header.topic,
                 read_queue_nums=header.read_queue_nums,
@@ -65,9 +67,30 @@ class TopicAdministration:
                 topic_filter_type=header.topic_filter_type,
                 topic_sys_flag=header.topic_sys_flag or 0,
                 order=header.order,
+                attributes=parse_changes(header.attributes),
             )
         )
         return request.reply()
+
+    def _put_topics(self, request: Command, connection: Connection) -> Command:
+        for config in bodies.TopicConfigList.decode(request.body).topic_config_list:
+            self._put(config)
+        return request.reply()
+
+    def _put(self, config: bodies.TopicConfig) -> None:
+        """Create or change a topic, whose attributes are changes."""
+        topic = config.topic_name
+        error = topic_error(topic)
+        if error is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, error)
+        if topic in self._broker.topics.system:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+        known = self._broker.topics.get(topic)
+        try:
+            attributes = alter(known.attributes if known else {}, config.attributes, new=known is None)
+        except ArgumentError as wrong:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(wrong)) from None
+        self._broker.topics.put(msgspec.structs.replace(config, attributes=attributes))
 
     def _delete_topic(self, request: Command, connection: Connection) -> Command:
         topic = headers.DeleteTopic.from_ext(request.ext).topic
@@ -92,12 +115,19 @@ class TopicAdministration:
         return request.reply(body=bodies.TopicNames(topic_list=sorted(self._broker.topics.system)).encode())
 
     def _put_group(self, request: Command, connection: Connection) -> Command:
-        config = bodies.GroupConfig.decode(request.body)
+        self._put_config(bodies.GroupConfig.decode(request.body))
+        return request.reply()
+
+    def _put_groups(self, request: Command, connection: Connection) -> Command:
+        for config in bodies.GroupConfigList.decode(request.body).group_config_list:
+            self._put_config(config)
+        return request.reply()
+
+    def _put_config(self, config: bodies.GroupConfig) -> None:
         error = group_error(config.group_name)
         if error is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, error)
         self._broker.group_configs.put(config)
-        return request.reply()
 
     def _delete_group(self, request: Command, connection: Connection) -> Command:
         header = headers.DeleteGroup.from_ext(request.ext)

@@ -16,6 +16,7 @@ __all__ = [
     "DataVersion",
     "DelayOffsetTable",
     "GroupConfig",
+    "GroupConfigList",
     "GroupConfigTable",
     "GroupNames",
     "KvTable",
@@ -23,6 +24,7 @@ __all__ = [
     "QueueData",
     "RetryPolicy",
     "TopicConfig",
+    "TopicConfigList",
     "TopicConfigTable",
     "TopicNames",
     "TopicRoute",
@@ -117,6 +119,12 @@ class TopicConfigTable(Body):
     data_version: DataVersion = DataVersion()
 
 
+class TopicConfigList(Body):
+    """Topics to create or change at once (18); their attributes are changes (``+name``, ``-name``)."""
+
+    topic_config_list: list[TopicConfig] = []
+
+
 class TopicNames(Body):
     """Names of topics (206, 224, 304, 305, 343); system topics come with a broker's address."""
 
@@ -156,6 +164,12 @@ class GroupConfig(Body):
     consume_timeout_minute: int = 15
     subscription_data_set: list[Any] | None = None
     attributes: dict[str, str] = {}
+
+
+class GroupConfigList(Body):
+    """Groups to create or change at once (225)."""
+
+    group_config_list: list[GroupConfig] = []
 
 
 class GroupConfigTable(Body):
