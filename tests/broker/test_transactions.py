@@ -310,9 +310,7 @@ def test_how_often_a_producer_was_asked_survives_a_restart(opened: OpenTransacti
     assert opened.check(30) == []
 
 
-@given(
-    moves=st.lists(st.sampled_from("prepare commit rollback 10s 30s checkpoint kill restart".split()), max_size=40)
-)
+@given(moves=st.lists(st.sampled_from("prepare commit rollback 10s 30s checkpoint kill restart".split()), max_size=40))
 def test_each_message_is_committed_once_whenever_the_broker_is_killed(
     moves: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -64,10 +64,11 @@ class Group:
         """What a kill looks like to the brokers: the connections are gone, nothing was handed over."""
         member = self.members.pop(name)
         self.crashed.append(member)
-        session = member._inner._session
+        session, dispatcher = member._inner._session, member._inner._dispatcher
+        assert dispatcher is not None
 
         def cut() -> None:
-            for task in (*session._tasks, *member._inner._dispatcher._tasks):
+            for task in (*session._tasks, *dispatcher._tasks):
                 task.cancel()
             session._closed = True
             session.connections.close()
