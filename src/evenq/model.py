@@ -221,8 +221,12 @@ class Message(msgspec.Struct, frozen=True):
         return wire
 
 
-class MessageView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as a broker stored it. ``body`` is decompressed; times are milliseconds since 1970 (UTC)."""
+class MessageView(msgspec.Struct, frozen=True, gc=False):
+    """A message as a broker stored it. ``body`` is decompressed; times are milliseconds since 1970 (UTC).
+
+    Many of them are made every second: it can be made without naming the fields, and as it cannot be part of a cycle
+    of references, the garbage collector leaves it alone.
+    """
 
     topic: str
     body: bytes

@@ -12,6 +12,7 @@ The magic number tells the two versions apart: a topic of more than 127 bytes ne
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from zlib import crc32
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
@@ -55,6 +56,7 @@ _BORN_V6 = int(SysFlag.BORN_HOST_V6)
 _STORE_V6 = int(SysFlag.STORE_HOST_V6)
 _HOSTS_V6 = _BORN_V6 | _STORE_V6
 _BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_UNUSUAL = _COMPRESSED | _HOSTS_V6 | _BATCH
 
 _SIZE = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -113,6 +115,10 @@ def decode_messages(
     body = bytes(body)
     messages: list[MessageView] = []
     for at in split_records(body):
+        usual = None if check_crc else _decode_usual(body, at, broker)
+        if usual is not None:
+            messages.append(usual)
+            continue
         try:
             _decode_one(body, at, broker, check_crc, as_stored, messages)
         except RecordError as error:
@@ -120,6 +126,51 @@ def decode_messages(
                 raise
             poisoned.append(error)
     return messages
+
+
+def _decode_usual(data: bytes, at: int, broker: str) -> MessageView | None:
+    """The message at ``at`` by the short way that nearly all can go: first version, IPv4, one body as it is.
+
+    None where that is not so, or something does not fit together: the long way explains it.
+    """
+    (
+        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
+        born, born_host, stored, store_host, reconsumed, prepared, body_size,
+    ) = _FIXED_V4.unpack_from(data, at)  # fmt: skip
+    if sys_flag & _UNUSUAL or magic != MAGIC_V1 or not 0 <= body_size <= size - MIN_RECORD:
+        return None
+    body_at, end = at + _FIXED_V4.size, at + size
+    body_end = body_at + body_size
+    topic_end = body_end + 1 + data[body_end]
+    if topic_end + 2 > end or topic_end + 2 + (data[topic_end] << 8 | data[topic_end + 1]) != end:
+        return None
+    # without names, which would take a fifth of the time: the fields are in their order
+    return MessageView(
+        _text(data[body_end + 1 : topic_end]),
+        data[body_at:body_end],
+        queue_id,
+        queue_offset,
+        stored,
+        born,
+        host_text(born_host),
+        host_text(store_host),
+        log_offset,
+        message_id(store_host, log_offset),
+        decode_properties(data[topic_end + 2 : end].decode(errors="replace")),
+        sys_flag,
+        flag,
+        crc,
+        reconsumed,
+        prepared,
+        size,
+        broker,
+    )
+
+
+@lru_cache(4096)
+def _text(name: bytes) -> str:
+    """A topic's name: few of them are on many messages, and one text serves all."""
+    return name.decode(errors="replace")
 
 
 def _decode_one(
@@ -138,7 +189,7 @@ def _decode_one(
     ) = fixed.unpack_from(data, at)  # fmt: skip
     body_at = at + fixed.size
     topic_at, topic_end, end = _variable_part(data, at, size, magic, body_at, body_size)
-    topic = data[topic_at:topic_end].decode(errors="replace")
+    topic = _text(data[topic_at:topic_end])
     body = data[body_at : body_at + body_size]
     if check_crc and body_crc(body) != crc:
         raise RecordError(topic, queue_id, queue_offset, f"its body has checksum {body_crc(body)}, not {crc}")
