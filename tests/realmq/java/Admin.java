@@ -31,6 +31,7 @@ final class Admin {
         running = id;
         try {
             Hurry.through(() -> {
+                Commands.forget();
                 MQAdminStartup.main0(arguments, null);
                 return null;
             });
@@ -42,5 +43,12 @@ final class Admin {
         return Wire.fields(
             "out", printed.toString(StandardCharsets.UTF_8),
             "err", errors.toString(StandardCharsets.UTF_8));
+    }
+
+    private static final class Commands extends MQAdminStartup {
+        /** Some commands keep a client that they have closed: each run gets new ones. */
+        static void forget() {
+            SUB_COMMANDS.clear();
+        }
     }
 }
