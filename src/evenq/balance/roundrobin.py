@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from asyncio import Task, current_task
 from asyncio.events import _get_running_loop
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from itertools import count
 from random import Random
 from typing import Any, TypeAlias
@@ -20,17 +19,26 @@ Sender: TypeAlias = Task[Any] | threading.Thread
 _sender: ContextVar[threading.Thread | None] = ContextVar("evenq_sender", default=None)
 
 
-@contextmanager
-def on_behalf_of(thread: threading.Thread) -> Iterator[None]:
-    """Tasks that are started in this block, in whatever event loop, use the counter of ``thread``.
+class _OnBehalf:
+    """A class, because a generator would cost more than all the rest of a choice."""
 
-    For a sync surface that runs every send as a task of its own in a loop elsewhere.
-    """
-    token = _sender.set(thread)
-    try:
-        yield
-    finally:
-        _sender.reset(token)
+    __slots__ = ("_thread", "_token")
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self._thread = thread
+        self._token: Token[threading.Thread | None]
+
+    def __enter__(self) -> None:
+        self._token = _sender.set(self._thread)
+
+    def __exit__(self, *raised: object) -> None:
+        _sender.reset(self._token)
+
+
+def on_behalf_of(thread: threading.Thread) -> AbstractContextManager[None]:
+    """Tasks that are started in this block, in whatever event loop, and choices made in it use the counter of
+    ``thread``. For a sync surface whose sends are made in a loop elsewhere."""
+    return _OnBehalf(thread)
 
 
 class Counter:

@@ -59,7 +59,8 @@ class _FutureWaiter:
 class Connection(asyncio.Protocol):
     """A connection that was made. It is used until it breaks and never revived: the pool makes a new one.
 
-    Everything written in one turn of the loop leaves in one system call, so that pipelined requests share packets.
+    A request that is alone leaves at once. All others of one turn of the loop leave in one system call, so that
+    pipelined requests share packets.
     """
 
     def __init__(
@@ -275,6 +276,10 @@ class Connection(asyncio.Protocol):
 
     def _put(self, frame: bytes) -> None:
         if not self._out:
+            if not self._waiting and self._transport is not None:
+                # alone: nothing to wait for
+                self._transport.write(frame)
+                return
             self._loop.call_soon(self._flush)
         self._out.append(frame)
 

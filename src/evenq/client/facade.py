@@ -11,13 +11,15 @@ import threading
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from evenq.balance import on_behalf_of
+from evenq.client.pending import Pending
 from evenq.errors import StateError
 
-__all__ = ["Facade", "awaited", "blocking", "mirrors", "plain"]
+__all__ = ["Facade", "blocking", "mirrors", "plain"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +87,16 @@ def _loop_thread() -> _LoopThread:
         return _thread
 
 
+def _keep(
+    promise: Pending[Any], sender: threading.Thread, method: Callable[..., None], args: tuple[object, ...]
+) -> None:
+    try:
+        with on_behalf_of(sender):
+            method(promise, *args)
+    except Exception as error:  # noqa: BLE001 - it is the caller's
+        promise.set_exception(error)
+
+
 class _Inner(Protocol):
     async def close(self) -> None: ...
 
@@ -121,24 +133,10 @@ class Facade(Generic[I]):
         with on_behalf_of(threading.current_thread()):
             return asyncio.run_coroutine_threadsafe(work, _loop_thread().loop)
 
-    def _begin(
-        self, method: Callable[Concatenate[I, concurrent.futures.Future[T], P], None], *args: P.args, **kwargs: P.kwargs
-    ) -> concurrent.futures.Future[T]:
-        """Call a method that takes a promise to keep, where the async object lives: no task is made."""
-        self._check()
-        inner, sender = self._inner, threading.current_thread()
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def call() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    with on_behalf_of(sender):
-                        method(inner, future, *args, **kwargs)
-                except Exception as error:  # noqa: BLE001 - it is the caller's
-                    future.set_exception(error)
-
-        _loop_thread().soon(call)
-        return future
+    def _begin(self, promise: Pending[T], method: Callable[..., None], *args: object) -> Pending[T]:
+        """Call a method that keeps a promise, where the async object lives: no task is made."""
+        _loop_thread().soon(partial(_keep, promise, threading.current_thread(), method, args))
+        return promise
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return self._result(self._submit(work))
@@ -186,21 +184,6 @@ def plain(method: Callable[Concatenate[I, P], T]) -> Callable[Concatenate[Any, P
     @functools.wraps(method)
     def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._in_loop(functools.partial(method, self._inner), *args, **kwargs)
-
-    return cast("Callable[Concatenate[Any, P], T]", call)
-
-
-def awaited(
-    begin: Callable[Concatenate[I, concurrent.futures.Future[T], P], None], like: Callable[..., Any]
-) -> Callable[Concatenate[Any, P], T]:
-    """The sync form of a method that takes a promise: waits until it is kept.
-
-    ``like`` is the async method whose documentation it shares.
-    """
-
-    @functools.wraps(like)
-    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._result(self._begin(begin, *args, **kwargs))
 
     return cast("Callable[Concatenate[Any, P], T]", call)
 

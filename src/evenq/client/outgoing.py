@@ -39,6 +39,9 @@ _PROPERTIES_LIMIT = 0x7FFF
 # Queues whose fixed fields are kept; only a producer of very many topics uses more.
 _QUEUES_KEPT = 4096
 
+# The pieces of the one property that every message has.
+_UNIQUE_KEY, _END = encode_properties({Property.UNIQUE_KEY: "|"}).split("|")
+
 _WIRE = dict(zip(SendRequestV2.__struct_fields__, SendRequestV2.__struct_encode_fields__, strict=True))
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = (_WIRE[name] for name in ("sys_flag", "born_timestamp", "flag", "properties"))
 
@@ -179,10 +182,11 @@ class Packer:
         if more or self._more:
             properties.update(self._more)
             properties.update(more or {})
+        text = encode_properties(properties) if properties else ""
         unique_key = properties.get(Property.UNIQUE_KEY)
         if unique_key is None:
-            unique_key = properties[Property.UNIQUE_KEY] = self._ids.next()
-        text = encode_properties(properties)
+            unique_key = self._ids.next()
+            text += f"{_UNIQUE_KEY}{unique_key}{_END}"
         if len(text) > _PROPERTIES_LIMIT:
             raise ArgumentError(
                 "properties", f"{len(text)} bytes", f"all properties together may have {_PROPERTIES_LIMIT} bytes"

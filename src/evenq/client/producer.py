@@ -181,22 +181,21 @@ class Producer:
         Those that are on their way at the same time may be stored in any order: for order wait for each.
         """
         promise: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self._begin(promise, message, selector=selector, arg=arg, queue=queue, timeout=timeout)
+        self._begin(promise, message, selector, arg, queue, timeout)
         return promise
 
     def _begin(
         self,
         promise: Promise[SendResult],
         message: Message,
-        *,
-        selector: SelectorLike | None = None,
-        arg: object = None,
-        queue: MessageQueue | None = None,
-        timeout: float | None = None,
+        selector: SelectorLike | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
     ) -> None:
         """The same for a promise of any kind: the sync surface has its own."""
         self._session.check_open("producer")
-        seconds = self._session.timeouts.send if timeout is None else timeout
+        seconds = self._seconds(timeout)
         select = _select(message, selector, arg, queue)
         if self._linger is not None:
             self._linger.begin(message, promise, seconds, select)

@@ -9,7 +9,8 @@ from typing import Any, cast
 from evenq.balance import SelectorLike
 from evenq.client import admin, producer
 from evenq.client.dispatch import is_async
-from evenq.client.facade import Facade, awaited, blocking, mirrors
+from evenq.client.facade import Facade, blocking, mirrors
+from evenq.client.pending import Pending
 from evenq.client.sync_consumers import LitePullConsumer, PushConsumer
 from evenq.client.transactions import Execute, transaction_id
 from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
@@ -70,7 +71,20 @@ class Producer(Facade[producer.Producer]):
             self._room.put(None)
         self._wait(self._inner.start())
 
-    send = awaited(producer.Producer._begin, like=producer.Producer.send)
+    def send(
+        self,
+        message: Message,
+        *,
+        selector: SelectorLike | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        self._check()
+        receipt: Pending[SendResult] = Pending()
+        return self._result(self._begin(receipt, self._inner._begin, message, selector, arg, queue, timeout))
+
+    send.__doc__ = producer.Producer.send.__doc__
 
     def send_async(
         self,
@@ -81,16 +95,16 @@ class Producer(Facade[producer.Producer]):
         queue: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> Future[SendResult]:
-        """Begin to send, and give the future of the receipt. Waits while very many are on their way."""
+        """Begin to send, and give the future of the receipt. Waits while very many are on their way.
+
+        Those that are on their way at the same time may be stored in any order: for order wait for each.
+        """
         self._check()
         self._room.get()
-        future = self._begin(
-            producer.Producer._begin, message, selector=selector, arg=arg, queue=queue, timeout=timeout
-        )
-        future.add_done_callback(self._ended)
-        return future
+        receipt: Pending[SendResult] = Pending(self._leave_room)
+        return self._begin(receipt, self._inner._begin, message, selector, arg, queue, timeout)
 
-    def _ended(self, future: Future[SendResult]) -> None:
+    def _leave_room(self) -> None:
         self._room.put(None)
 
     send_oneway = blocking(producer.Producer.send_oneway)

@@ -147,21 +147,26 @@ class Command(msgspec.Struct):
     @classmethod
     def decode(cls, frame: bytes | bytearray | memoryview) -> Command:
         """Read one whole frame, length included."""
-        view = memoryview(frame)
-        if len(view) < 8:
-            raise ProtocolError(f"a frame of {len(view)} bytes: it must have at least 8")
-        length, mark = _PREFIX.unpack_from(view)
-        size = mark & 0xFFFFFF
-        if length != len(view) - 4 or size > length - 4:
-            raise ProtocolError(f"a frame of {len(view)} bytes that says length {length} and header length {size}")
-        header, body = bytes(view[8 : 8 + size]), bytes(view[8 + size :])
-        match mark >> 24:
-            case 0:
-                return cls._from_json(header, body)
-            case 1:
-                return cls._from_binary(header, body)
-            case other:
-                raise ProtocolError(f"header format {other} is not known: 0 (JSON) and 1 (ROCKETMQ) are")
+        frame = bytes(frame)
+        if len(frame) < 8:
+            raise ProtocolError(f"a frame of {len(frame)} bytes: it must have at least 8")
+        return cls.decode_at(frame, 0, len(frame))
+
+    @classmethod
+    def decode_at(cls, data: bytes, at: int, end: int) -> Command:
+        """Read the frame of at least 8 bytes that lies in ``data`` from ``at`` to ``end``."""
+        length, mark = _PREFIX.unpack_from(data, at)
+        header_at = at + 8
+        body_at = header_at + (mark & 0xFFFFFF)
+        if length != end - at - 4 or body_at > end:
+            size = mark & 0xFFFFFF
+            raise ProtocolError(f"a frame of {end - at} bytes that says length {length} and header length {size}")
+        kind = mark >> 24
+        if kind == 0:
+            return cls._from_json(data[header_at:body_at], data[body_at:end])
+        if kind == 1:
+            return cls._from_binary(data[header_at:body_at], data[body_at:end])
+        raise ProtocolError(f"header format {kind} is not known: 0 (JSON) and 1 (ROCKETMQ) are")
 
     @classmethod
     def _from_json(cls, header: bytes, body: bytes) -> Command:

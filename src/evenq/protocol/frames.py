@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 from evenq.errors import ProtocolError
 from evenq.protocol.command import Command
 
 __all__ = ["DEFAULT_LIMIT", "FrameParser"]
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
+
+_LENGTH = struct.Struct(">I")
 
 
 class FrameParser:
@@ -37,26 +41,23 @@ class FrameParser:
             self._buffer += data
             if len(self._buffer) < self._need:
                 return []
-            whole = memoryview(self._buffer)
-        else:
-            whole = memoryview(data)
+            data = self._buffer
+        whole = data if isinstance(data, bytes) else bytes(data)
         commands: list[Command] = []
         at, end = 0, len(whole)
-        try:
-            self._need = 4
-            while end - at >= 4:
-                size = 4 + int.from_bytes(whole[at : at + 4], "big")
-                if size > self.limit:
-                    raise ProtocolError(
-                        f"a frame of {size} bytes is over the limit of {self.limit}: {bytes(whole[at : at + 16])!r}"
-                    )
-                if end - at < size:
-                    self._need = size
-                    break
-                commands.append(Command.decode(whole[at : at + size]))
-                at += size
-            rest = bytes(whole[at:])
-        finally:
-            whole.release()
-        self._buffer = bytearray(rest)
+        self._need = 4
+        while end - at >= 4:
+            stop = at + 4 + _LENGTH.unpack_from(whole, at)[0]
+            if stop - at > self.limit:
+                raise ProtocolError(
+                    f"a frame of {stop - at} bytes is over the limit of {self.limit}: {whole[at : at + 16]!r}"
+                )
+            if stop > end:
+                self._need = stop - at
+                break
+            if stop - at < 8:
+                raise ProtocolError(f"a frame of {stop - at} bytes: it must have at least 8")
+            commands.append(Command.decode_at(whole, at, stop))
+            at = stop
+        self._buffer = bytearray(whole[at:])
         return commands

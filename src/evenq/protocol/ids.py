@@ -83,7 +83,7 @@ class UniqueIds:
     ('0A00000112670000CAFE47B761F40000', '0A00000112670000CAFE47B761F40001')
     """
 
-    __slots__ = ("_clock", "_count", "_month", "_prefix")
+    __slots__ = ("_clock", "_count", "_month", "_prefix", "_stem")
 
     def __init__(self, *, address: bytes, pid: int, salt: int, clock: Callable[[], float]) -> None:
         if len(address) not in (4, 16):
@@ -92,13 +92,23 @@ class UniqueIds:
         self._clock = clock
         self._count = count()
         self._month = _month_of(clock() * 1000)
+        # a millisecond, and how all ids that are made in it begin
+        self._stem = (-1, "")
 
     def next(self) -> str:
         now = int(self._clock() * 1000)
+        made_at, stem = self._stem
+        if made_at != now:
+            stem = self._stem_of(now)
+        return f"{stem}{next(self._count) & 0xFFFF:04X}"
+
+    def _stem_of(self, now: int) -> str:
         start, end = self._month
         if not start <= now < end:
             self._month = start, end = _month_of(now)
-        return f"{self._prefix}{now - start:08X}{next(self._count) & 0xFFFF:04X}"
+        stem = f"{self._prefix}{now - start:08X}"
+        self._stem = (now, stem)
+        return stem
 
 
 def unique_id_time(unique_id: str, now_ms: int) -> int:
