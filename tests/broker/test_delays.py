@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.broker.delays import DelayedMessages
-from evenq.broker.server import Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.segments import Segment
 from evenq.protocol.compression import compress
@@ -32,15 +31,6 @@ def opened(tmp_path: Path, hand: Hand) -> Iterator[OpenStore]:
 
 def delays(opened: OpenStore) -> DelayedMessages:
     return DelayedMessages(opened.store, opened.clock, opened.settle)
-
-
-def test_a_delayed_message_waits_in_the_queue_of_its_level_as_java_stores_it(opened: OpenStore, hand: Hand) -> None:
-    opened.put(message(b"later", queue_id=2, tags="paid", DELAY="3"))
-
-    (waiting,) = read_all(opened.store, SCHEDULE_TOPIC, 2)
-    assert waiting.properties == {"KEYS": "k", "TAGS": "paid", "DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "2"}
-    assert opened.store.queue(SCHEDULE_TOPIC, 2).unit(0)[2] == hand.ms + 10_000
-    assert opened.store.bounds("orders", 2) == (0, 0)
 
 
 def test_it_is_delivered_when_it_is_due_and_not_before(opened: OpenStore, hand: Hand) -> None:
@@ -84,25 +74,6 @@ def test_a_level_beyond_the_highest_is_the_highest(opened: OpenStore, hand: Hand
     hand.now += 7200
     waiting.deliver()
     assert bodies(opened.store) == [b"late"]
-
-
-def test_level_0_and_below_go_to_their_queue_at_once(opened: OpenStore) -> None:
-    opened.put(message(b"zero", DELAY="0"))
-    opened.put(message(b"dead letter", DELAY="-1"))
-    assert bodies(opened.store) == [b"zero", b"dead letter"]
-
-
-@pytest.mark.parametrize("level", ["", "soon", "1.5"])
-def test_a_level_that_is_no_number_is_refused(opened: OpenStore, level: str) -> None:
-    with pytest.raises(Refusal, match=f"DELAY is {level!r}: it must be a whole number"):
-        opened.intake.put(message(b""), {"DELAY": level})
-    assert opened.store.log.end == 0
-
-
-def test_properties_that_leave_no_room_are_refused_before_anything_waits(opened: OpenStore) -> None:
-    with pytest.raises(Refusal, match="may have 32639 bytes"):
-        opened.put(message(b"", DELAY="1", a="x" * 32_680))
-    assert opened.store.log.end == 0
 
 
 def test_a_compressed_body_stays_as_it_is(opened: OpenStore, hand: Hand) -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.broker.intake import TIMER_TOPIC
-from evenq.broker.server import Refusal
 from evenq.broker.timers import Timers
 from tests.broker.store.messages import bodies, read_all
 from tests.broker.stores import Hand, OpenStore, message
@@ -48,21 +47,6 @@ def opened(tmp_path: Path, hand: Hand) -> Iterator[OpenTimers]:
     opened.end()
 
 
-def test_a_timed_message_waits_as_java_stores_it(opened: OpenTimers, hand: Hand) -> None:
-    opened.put(message(b"later", queue_id=2, tags="paid", TIMER_DELIVER_MS=str(hand.ms + 5000)))
-
-    (waiting,) = read_all(opened.store, TIMER_TOPIC)
-    assert waiting.properties == {
-        "KEYS": "k",
-        "TAGS": "paid",
-        "TIMER_DELIVER_MS": "1700000005250",
-        "TIMER_OUT_MS": "1700000005000",
-        "REAL_TOPIC": "orders",
-        "REAL_QID": "2",
-    }
-    assert opened.store.bounds("orders", 2) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "due"),
     [
@@ -101,31 +85,6 @@ def test_it_is_delivered_with_the_next_whole_second(
     hand.now += 10
     opened.deliver()
     assert len(bodies(opened.store, "orders", 2)) == 1
-
-
-@pytest.mark.parametrize("due", [{"TIMER_DELIVER_MS": "1600000000000"}, {"TIMER_DELAY_MS": "0"}])
-def test_what_is_due_already_goes_to_its_queue_at_once(opened: OpenTimers, due: dict[str, str]) -> None:
-    opened.put(message(b"now", due))
-    assert bodies(opened.store) == [b"now"]
-
-
-def test_what_a_timer_has_delivered_is_not_timed_again(opened: OpenTimers) -> None:
-    opened.put(message(b"again", TIMER_DELAY_SEC="60", TIMER_OUT_MS="1700000000000"))
-    assert bodies(opened.store) == [b"again"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("TIMER_DELAY_SEC", "259201", "max delay 259200000ms"),
-        ("TIMER_DELIVER_MS", "1700259200251", "max delay 259200000ms"),
-        ("TIMER_DELAY_MS", "soon", "TIMER_DELAY_MS is 'soon': it must be a whole number"),
-    ],
-)
-def test_a_time_that_is_too_far_or_none_is_refused(opened: OpenTimers, name: str, value: str, reason: str) -> None:
-    with pytest.raises(Refusal, match=reason):
-        opened.put(message(b"never", {name: value}))
-    assert opened.store.log.end == 0
 
 
 def test_messages_of_one_second_come_in_the_order_in_which_they_were_sent(opened: OpenTimers, hand: Hand) -> None:

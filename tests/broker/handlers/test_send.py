@@ -7,7 +7,6 @@ from evenq.model import MessageView
 from evenq.protocol import headers
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.protocol.command import Command
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.properties import encode_properties
 from evenq.testing import EmbeddedCluster, cluster
@@ -185,42 +184,6 @@ def test_with_synchronous_flush_answers_come_after_the_disk(senders: int) -> Non
         assert broker.store.log._synced == broker.store.log.end
         for peer in peers:
             peer.socket.close()
-
-
-class TestSendBack:
-    def back(self, peer: Peer, message: MessageView, group: str, level: int = 0, most: int | None = None) -> Command:
-        header = headers.SendBack(
-            offset=message.commit_log_offset, group=group, delay_level=level, max_reconsume_times=most
-        )
-        return peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-
-    @pytest.fixture
-    def message(self, peer: Peer, topic: str) -> MessageView:
-        peer.put(topic, b"hard", properties="UNIQ_KEY\x01id\x02TAGS\x01a\x02")
-        return stored(peer, topic)[0]
-
-    def test_dead_letter_at_once(self, peer: Peer, message: MessageView, group: str) -> None:
-        assert self.back(peer, message, group, level=-1).code == 0
-        (dead,) = stored(peer, f"%DLQ%{group}")
-        assert (dead.body, dead.reconsume_times) == (b"hard", 1)
-        assert dead.properties["RETRY_TOPIC"] == message.topic
-        assert dead.properties["ORIGIN_MESSAGE_ID"] == message.msg_id
-        assert (dead.unique_key, dead.tags, dead.born_timestamp) == ("id", "a", message.born_timestamp)
-
-    def test_dead_letter_after_too_many_times(self, peer: Peer, message: MessageView, group: str) -> None:
-        assert self.back(peer, message, group, most=0).code == 0
-        assert len(stored(peer, f"%DLQ%{group}")) == 1
-
-    def test_nothing_at_that_place(self, peer: Peer, message: MessageView, group: str) -> None:
-        gone = MessageView(
-            **{name: getattr(message, name) for name in message.__struct_fields__} | {"commit_log_offset": 10**12}
-        )
-        answer = self.back(peer, gone, group)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "look message by offset failed" in (answer.remark or "")
-
-    def test_a_bad_group(self, peer: Peer, message: MessageView) -> None:
-        assert self.back(peer, message, "no such group").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_messages_of_many_senders_keep_their_order(connect: Callable[..., Peer], topic: str) -> None:

@@ -1,0 +1,81 @@
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenq.broker.store.timerlog import NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
+
+# five units and the marker behind them
+FILE = 5 * 52 + 16 + 30
+
+
+def unit(number: int, previous: int = NO_UNIT) -> TimerUnit:
+    return TimerUnit(previous, NORMAL | ROLL, 1_700_000_000_000, -1000, number, 120, -7)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[TimerLog]:
+    log = TimerLog(tmp_path, FILE)
+    yield log
+    log.close()
+
+
+def fill(log: TimerLog, count: int) -> list[int]:
+    return [log.append(unit(number)) for number in range(count)]
+
+
+def test_a_unit_is_stored_as_java_stores_it(log: TimerLog, tmp_path: Path) -> None:
+    log.append(unit(4096))
+    content = (tmp_path / "0".zfill(20)).read_bytes()
+    assert len(content) == FILE
+    assert struct.unpack_from(">iqiqiqiiq", content) == (52, -1, 3, 1_700_000_000_000, -1000, 4096, 120, -7, 0)
+
+
+def test_a_unit_knows_its_second(log: TimerLog) -> None:
+    assert log.read(log.append(unit(0))).second == 1_699_999_999_000
+
+
+def test_units_that_do_not_fit_go_to_the_next_file_behind_javas_marker(log: TimerLog, tmp_path: Path) -> None:
+    positions = fill(log, 7)
+    assert positions == [0, 52, 104, 156, 208, FILE, FILE + 52]
+    marker = (tmp_path / "0".zfill(20)).read_bytes()[260:276]
+    assert struct.unpack(">iqI", marker) == (46, 0, 0xCBD43194)
+    assert [(position, found.log_offset) for position, found in log.units()] == list(
+        zip(positions, range(7), strict=True)
+    )
+
+
+def test_units_end_where_one_is_not_whole(log: TimerLog, tmp_path: Path) -> None:
+    fill(log, 4)
+    with (tmp_path / "0".zfill(20)).open("r+b") as file:
+        file.seek(2 * 52)
+        file.write(bytes(20))
+    assert [found.log_offset for _, found in log.units()] == [0, 1]
+
+
+def test_what_is_cut_is_written_over(log: TimerLog) -> None:
+    positions = fill(log, 7)
+    log.cut(positions[3])
+    assert log.append(unit(99)) == positions[3]
+    assert [found.log_offset for _, found in log.units()] == [0, 1, 2, 99]
+
+
+def test_the_log_is_there_after_it_was_opened_again(log: TimerLog, tmp_path: Path) -> None:
+    positions = fill(log, 7)
+    log.sync()
+    again = TimerLog(tmp_path, FILE)
+    assert [position for position, _ in again.units()] == positions
+    again.cut(again.behind(positions[-1]))
+    assert again.append(unit(7)) == positions[-1] + 52
+    again.close()
+
+
+def test_files_whose_messages_are_deleted_go_too(log: TimerLog, tmp_path: Path) -> None:
+    fill(log, 12)
+    log.trim(4)
+    assert len(list(tmp_path.iterdir())) == 3
+    log.trim(5)
+    assert [int(path.name) for path in sorted(tmp_path.iterdir())] == [FILE, 2 * FILE]
+    log.trim(10**6)
+    assert [int(path.name) for path in sorted(tmp_path.iterdir())] == [2 * FILE]

@@ -1,0 +1,46 @@
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from evenq.broker.clockwork import Clockwork
+
+
+def test_every_part_has_its_turn_whatever_the_others_say() -> None:
+    calls = []
+    answers = {"a": True, "b": False}
+
+    def part(name: str) -> bool:
+        calls.append(name)
+        return answers[name]
+
+    clockwork = Clockwork([lambda: part("a"), lambda: part("b")], 1.0)
+    assert clockwork.tick()
+    answers["a"] = False
+    assert not clockwork.tick()
+    assert calls == ["a", "b", "a", "b"]
+
+
+def test_what_is_left_is_done_at_once_and_what_fails_later(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    steps: Iterator[bool | OSError] = iter([True, True, False, OSError("the disk is full"), False])
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def part() -> bool:
+        step = next(steps, None)
+        if step is None:
+            raise asyncio.CancelledError
+        if isinstance(step, OSError):
+            raise step
+        return step
+
+    monkeypatch.setattr("evenq.broker.clockwork.asyncio.sleep", sleep)
+    with caplog.at_level(logging.ERROR), pytest.raises(asyncio.CancelledError):
+        asyncio.run(Clockwork([part], 0.1).run())
+    assert pauses == [0.1, 0, 0, 0.1, 1.0, 0.1]
+    assert "trying again in 1 s" in caplog.text
