@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -80,7 +79,6 @@ class Holding:
         self.consumed_at = 0.0
         # whether a dispatcher knows that messages wait here
         self.announced = False
-        self._waiting: deque[MessageView] = deque()
         self._running = 0
         # set while pulls may go on; cleared by flow control
         self.room = asyncio.Event()
@@ -104,7 +102,7 @@ class Holding:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return self.progress.waiting
 
     @property
     def space(self) -> int:
@@ -116,10 +114,9 @@ class Holding:
 
     def add(self, messages: Sequence[MessageView], next_offset: int) -> None:
         """Take what a pull brought."""
-        self.progress.pulled(((m.queue_offset, m.store_size) for m in messages), next_offset)
         if not self.dropped:
-            self._waiting.extend(messages)
-        self._update_room()
+            self.progress.pulled(messages, next_offset)
+            self._update_room()
 
     def jump(self, offset: int) -> None:
         """Go on at ``offset``, which may be behind: the broker holds nothing at the one that was to come."""
@@ -128,34 +125,32 @@ class Holding:
         else:
             self.progress = Progress(offset)
             self.committed = min(self.committed, offset)
-            self._waiting.clear()
 
     def reset(self, offset: int) -> None:
         """Go on at ``offset`` because somebody wants it so: what waits is forgotten, and that much is committed."""
         self.progress = Progress(offset)
         self.committed = -1
-        self._waiting.clear()
         self._update_room()
 
     def take(self, count: int) -> list[MessageView]:
         """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
-        if self.dropped or not self._waiting:
-            return []
-        batch = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
-        self._running += 1
-        self._idle.clear()
+        batch = self.progress.take(count)
+        if batch:
+            self._running += 1
+            self._idle.clear()
         return batch
 
     def finish(self, batch: Sequence[MessageView]) -> None:
         """A batch has ended: its messages are consumed or safely on their way back."""
-        self.progress.done(m.queue_offset for m in batch)
+        self.progress.done(batch)
         self.release()
         self._update_room()
 
     def take_back(self, batch: Sequence[MessageView]) -> None:
         """A batch has ended and comes first again."""
-        if not self.dropped:
-            self._waiting.extendleft(reversed(batch))
+        self.progress.give_back(batch)
+        if self.dropped:
+            self.progress.forget()
         self.release()
 
     def release(self) -> None:
@@ -169,7 +164,7 @@ class Holding:
         self.dropped = True
         if self.reader is not None:
             self.reader.cancel()
-        self._waiting.clear()
+        self.progress.forget()
         self.room.set()
 
     async def drained(self, timeout: float) -> bool:

@@ -1,70 +1,115 @@
-"""How far the consumption of one queue is: which offsets are in somebody's hands, and what may be committed. Pure."""
+"""How far the consumption of one queue is: what waits, which batches are in somebody's hands, what may be committed.
+
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from operator import attrgetter
 
 from evenq.errors import StateError
+from evenq.model import MessageView
 
 __all__ = ["Progress"]
 
+_size = attrgetter("store_size")
+
 
 class Progress:
-    """The offsets of one queue between the pull and the commit.
+    """The messages of one queue between the pull and the commit.
 
-    Messages end in any order; what may be committed is the lowest offset that has not ended, or, when all have,
-    the offset of the next pull. It never goes backwards.
+    They are taken in the order of their offsets, in batches that begin and end as one. So all that waits lies behind
+    all that was taken, and what may be committed is where the first batch begins that has not ended. Nothing is done
+    for single messages: there are many.
 
-    >>> progress = Progress(start=10)
-    >>> progress.pulled([(10, 100), (11, 100), (13, 100)], next_offset=20)
-    >>> progress.done([11, 13]); progress.committable
-    10
-    >>> progress.done([10]); progress.committable
-    20
+    ::
+
+        Progress(start=10)                                  may commit 10
+            .pulled(messages 10, 11 and 13, next 20)                   10
+            .take(2), .take(2), .done(the second of them)              10
+            .done(the first)                                           20
     """
 
-    __slots__ = ("_in_hand", "bytes", "next_offset")
+    __slots__ = ("_taken", "_waiting", "bytes", "count", "next_offset")
 
     def __init__(self, start: int) -> None:
-        # offset -> size, ascending, because pulls ascend; a linked list, so that the lowest is found at once
-        self._in_hand: OrderedDict[int, int] = OrderedDict()
+        self._waiting: deque[MessageView] = deque()
+        # the batches that were taken and have not ended: first offset -> (last offset, bytes), ascending
+        self._taken: dict[int, tuple[int, int]] = {}
+        # of all that waits or was taken
+        self.count = 0
         self.bytes = 0
         self.next_offset = start
 
-    def pulled(self, messages: Iterable[tuple[int, int]], next_offset: int) -> None:
-        """Take (offset, size) of messages that a pull brought, and where the next pull begins."""
-        for offset, size in messages:
-            if offset < self.next_offset:
-                raise StateError(f"offset {offset} was pulled, but {self.next_offset} was to come next")
-            self.next_offset = offset + 1
-            self._in_hand[offset] = size
-            self.bytes += size
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def pulled(self, messages: Sequence[MessageView], next_offset: int) -> None:
+        """Take what a pull brought, in order, and where the next pull begins."""
+        if messages:
+            first, last = messages[0].queue_offset, messages[-1].queue_offset
+            if first < self.next_offset:
+                raise StateError(f"offset {first} was pulled, but {self.next_offset} was to come next")
+            self._waiting += messages
+            self.count += len(messages)
+            self.bytes += sum(map(_size, messages))
+            self.next_offset = last + 1
         if next_offset < self.next_offset:
             raise StateError(f"the next pull would begin at {next_offset}, before {self.next_offset}")
         self.next_offset = next_offset
 
-    def done(self, offsets: Iterable[int]) -> None:
-        """These have ended: consumed, or handed to the retry topic. An offset that is not in hand is ignored."""
-        for offset in offsets:
-            self.bytes -= self._in_hand.pop(offset, 0)
+    def take(self, count: int) -> list[MessageView]:
+        """The next messages, at most ``count``; none where none wait."""
+        waiting = self._waiting
+        if len(waiting) <= count:
+            batch = list(waiting)
+            waiting.clear()
+        else:
+            batch = list(islice(waiting, count))
+            for _ in batch:
+                waiting.popleft()
+        if batch:
+            self._taken[batch[0].queue_offset] = batch[-1].queue_offset, sum(map(_size, batch))
+        return batch
+
+    def done(self, batch: Sequence[MessageView]) -> None:
+        """A batch has ended: consumed, or handed to the retry topic. One that is not known is ignored."""
+        ended = self._taken.pop(batch[0].queue_offset, None)
+        if ended is not None:
+            self.count -= len(batch)
+            self.bytes -= ended[1]
+
+    def give_back(self, batch: Sequence[MessageView]) -> None:
+        """A batch waits again, before all others. There must be none that was taken after it."""
+        if self._taken.pop(batch[0].queue_offset, None) is not None:
+            self._waiting.extendleft(reversed(batch))
+
+    def forget(self) -> None:
+        """Forget what waits: somebody else will read it again."""
+        if self._waiting:
+            self.count -= len(self._waiting)
+            self.bytes -= sum(map(_size, self._waiting))
+            self.next_offset = self._waiting[0].queue_offset
+            self._waiting.clear()
 
     @property
-    def count(self) -> int:
-        return len(self._in_hand)
+    def committable(self) -> int:
+        if self._taken:
+            return next(iter(self._taken))
+        return self._waiting[0].queue_offset if self._waiting else self.next_offset
 
     @property
     def last(self) -> int:
         """The highest offset in hand; where there is none, the one before the next pull."""
-        return next(reversed(self._in_hand), self.next_offset - 1)
+        if self._waiting:
+            return self._waiting[-1].queue_offset
+        return next(reversed(self._taken.values()))[0] if self._taken else self.next_offset - 1
 
     @property
     def span(self) -> int:
-        """How far the highest offset in hand is ahead of the lowest: large when one message blocks."""
-        if not self._in_hand:
-            return 0
-        return self.last - next(iter(self._in_hand))
-
-    @property
-    def committable(self) -> int:
-        return next(iter(self._in_hand), self.next_offset)
+        """How far the highest offset in hand is ahead of the lowest: large when one batch blocks."""
+        return self.last - self.committable if self.count else 0
