@@ -186,24 +186,26 @@ class Message(msgspec.Struct, frozen=True):
                     "body", type(self.body).__name__, "give bytes; encode text yourself, e.g. text.encode()"
                 )
             msgspec.structs.force_setattr(self, "body", bytes(self.body))
-        keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
-        for key in keys:
-            if not key or " " in key:
-                raise ArgumentError(
-                    "keys", key, "a key must be non-empty and without spaces: RocketMQ separates keys by them"
-                )
-        msgspec.structs.force_setattr(self, "keys", keys)
+        if self.keys != ():
+            keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+            for key in keys:
+                if not key or " " in key:
+                    raise ArgumentError(
+                        "keys", key, "a key must be non-empty and without spaces: RocketMQ separates keys by them"
+                    )
+            msgspec.structs.force_setattr(self, "keys", keys)
         if self.delay_level < 0:
             raise ArgumentError("delay_level", self.delay_level, "give a level from 1 (1 s) to 18 (2 h), or 0")
         if self.deliver_at is not None and self.deliver_at.tzinfo is None:
             raise ArgumentError("deliver_at", self.deliver_at, "give a datetime with a time zone, e.g. UTC")
-        for key, value in self.properties.items():
-            if not key or _SEPARATORS.search(key) or _SEPARATORS.search(value):
-                raise ArgumentError(
-                    "properties",
-                    {key: value},
-                    "a name must be non-empty, and neither may hold U+0001 or U+0002",
-                )
+        if self.properties:
+            for key, value in self.properties.items():
+                if not key or _SEPARATORS.search(key) or _SEPARATORS.search(value):
+                    raise ArgumentError(
+                        "properties",
+                        {key: value},
+                        "a name must be non-empty, and neither may hold U+0001 or U+0002",
+                    )
 
     def wire_properties(self) -> dict[str, str]:
         """All properties as they go on the wire, the user's own first."""

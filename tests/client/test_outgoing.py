@@ -81,7 +81,7 @@ def test_what_no_broker_takes_is_refused(message: Message, complaint: str) -> No
     with pytest.raises(ArgumentError, match=complaint):
         pack.message(message)
     with pytest.raises(ArgumentError, match=complaint):
-        pack.entry(message)
+        pack.entries([message])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_topics_that_nobody_may_send_to(topic: str, complaint: str) -> None:
 def test_a_batch_holds_its_messages_uncompressed_each_with_its_id() -> None:
     pack = packer(compress_over=10)
     messages = [Message("orders", b"x" * 50, tags="a", flag=7), Message("orders", b"y")]
-    parcel = pack.batch(messages, [pack.entry(message) for message in messages])
+    parcel = pack.batch(messages, pack.entries(messages))
     first, second = decode_batch(parcel.body)
     assert (first.body, first.flag, second.body) == (b"x" * 50, 7, b"y")
     assert decode_properties(first.properties) == {"TAGS": "a", "UNIQ_KEY": parcel.unique_keys[0]}
@@ -107,7 +107,7 @@ def test_a_batch_over_the_limit_says_how_to_divide_it() -> None:
     pack = packer(max_message_size=200)
     messages = [Message("orders", b"x" * 60)] * 3
     with pytest.raises(ArgumentError, match=r"3 messages of \d+ bytes.*at most 200 bytes.*split=True"):
-        pack.batch(messages, [pack.entry(message) for message in messages])
+        pack.batch(messages, pack.entries(messages))
 
 
 def test_a_request_has_the_fields_of_its_header() -> None:

@@ -48,6 +48,16 @@ def test_unique_ids() -> None:
     assert unique_id_time(made[0], clock.now + 5) == clock.now
 
 
+def test_many_ids_at_once_go_on_where_the_last_one_ended() -> None:
+    clock = Clock()
+    ids = UniqueIds(address=bytes(4), pid=1, salt=1, clock=clock)
+    made = [ids.next(), *ids.take(3), ids.next()]
+    clock.now += 1
+    made += ids.take(2)
+    assert [int(each[-4:], 16) for each in made] == list(range(7))
+    assert [unique_id_time(each, clock.now) for each in made] == [clock.now - 1] * 5 + [clock.now] * 2
+
+
 def test_a_new_month_begins_anew() -> None:
     clock = Clock()
     ids = UniqueIds(address=bytes(16), pid=1, salt=1, clock=clock)

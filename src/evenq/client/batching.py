@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 # Bytes of a batch that is made here: large enough to make requests cheap, small enough to share a broker with others.
 BATCH_BYTES = 128 * 1024
+# Messages of a long list that are made ready at a time.
+PACKED = 256
 # Batches of one divided list that are on their way at a time.
 IN_FLIGHT = 8
 
@@ -42,13 +44,11 @@ def check_batch(messages: Iterable[Message]) -> list[Message]:
     if not batch:
         raise ArgumentError("messages", [], "give at least one message")
     topic = batch[0].topic
-    for message in batch:
-        if message.topic != topic:
-            raise ArgumentError(
-                "messages", f"topics {topic!r} and {message.topic!r}", "give messages of one topic at a time"
-            )
-        if error := batch_error(message):
-            raise ArgumentError("messages", f"topic {topic!r}, keys {message.keys}", error)
+    odd = next((each for each in batch if each.topic != topic or each.delay_level or each.deliver_at), batch[0])
+    if odd.topic != topic:
+        raise ArgumentError("messages", f"topics {topic!r} and {odd.topic!r}", "give messages of one topic at a time")
+    if error := batch_error(odd):
+        raise ArgumentError("messages", f"topic {topic!r}, keys {odd.keys}", error)
     return batch
 
 
@@ -56,7 +56,7 @@ async def send_whole(
     sender: Sender, packer: Packer, messages: Sequence[Message], seconds: float, select: Select | None
 ) -> Sequence[SendResult]:
     """Send messages in one request."""
-    return await sender.send(packer.batch(messages, [packer.entry(each) for each in messages]), seconds, select)
+    return await sender.send(packer.batch(messages, packer.entries(messages)), seconds, select)
 
 
 async def send_divided(
@@ -102,14 +102,15 @@ def _chunks(
     chunk: list[int] = []
     entries: list[tuple[str, bytes]] = []
     size = 0
-    for at in positions:
-        entry = packer.entry(messages[at])
-        size += len(entry[1])
-        if size > limit and chunk:
-            yield chunk, entries
-            chunk, entries, size = [], [], len(entry[1])
-        chunk.append(at)
-        entries.append(entry)
+    for start in range(0, len(positions), PACKED):
+        part = positions[start : start + PACKED]
+        for at, entry in zip(part, packer.entries([messages[at] for at in part]), strict=True):
+            size += len(entry[1])
+            if size > limit and chunk:
+                yield chunk, entries
+                chunk, entries, size = [], [], len(entry[1])
+            chunk.append(at)
+            entries.append(entry)
     if chunk:
         yield chunk, entries
 
@@ -190,7 +191,7 @@ class Linger:
             self._add(_Key(message.topic, queue, message.tags), message, promise, seconds)
 
     def _add(self, key: _Key, message: Message, promise: Promise[SendResult], seconds: float) -> None:
-        entry = self._packer.entry(message)
+        (entry,) = self._packer.entries([message])
         size = len(entry[1])
         group = self._gathering.get(key)
         if group is not None and group.size + size > self._limit:

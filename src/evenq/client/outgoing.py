@@ -129,7 +129,7 @@ class Packer:
         code: int = int(RequestCode.SEND_MESSAGE_V2),
     ) -> OutgoingMessage:
         """One message, with ``more`` properties than its own."""
-        unique_key, properties = self._named(message, more)
+        unique_key, properties = self._named(message, more, self._ids.next())
         body = message.body
         if len(body) > self.compress_over:
             body, how = compress(body, self._compression)
@@ -145,10 +145,13 @@ class Packer:
             unique_key=unique_key,
         )
 
-    def entry(self, message: Message) -> tuple[str, bytes]:
-        """One message of a batch: its id, and itself. Batches are not compressed: a broker takes them apart."""
-        unique_key, properties = self._named(message, None)
-        return unique_key, encode_entry(message.body, properties, message.flag)
+    def entries(self, messages: Sequence[Message]) -> list[tuple[str, bytes]]:
+        """Messages as parts of a batch, each with its id. They are not compressed: a broker takes a batch apart."""
+        found: list[tuple[str, bytes]] = []
+        for message, unique_key in zip(messages, self._ids.take(len(messages)), strict=True):
+            unique_key, properties = self._named(message, None, unique_key)
+            found.append((unique_key, encode_entry(message.body, properties, message.flag)))
+        return found
 
     def batch(self, messages: Sequence[Message], entries: Sequence[tuple[str, bytes]]) -> OutgoingBatch:
         """Messages of one topic that were made entries, for one queue."""
@@ -168,30 +171,32 @@ class Packer:
             unique_keys=[unique_key for unique_key, _ in entries],
         )
 
-    def _named(self, message: Message, more: Mapping[str, str] | None) -> tuple[str, str]:
-        """Check a message and give its id and its properties on the wire."""
-        size = len(message.body)
-        if not 0 < size <= self.limit:
-            remedy = (
-                f"at most {self.limit} bytes fit: raise max_message_size here and on the broker"
-                if size
-                else "give at least one byte: a broker refuses an empty message"
-            )
-            raise ArgumentError("body", f"{size} bytes", remedy)
+    def _named(self, message: Message, more: Mapping[str, str] | None, unique_key: str) -> tuple[str, str]:
+        """Check a message, and give its id and its properties on the wire; ``unique_key`` is for one without."""
+        if not 0 < len(message.body) <= self.limit:
+            raise self._wrong_size(message)
         properties = message.wire_properties()
         if more or self._more:
             properties.update(self._more)
             properties.update(more or {})
-        text = encode_properties(properties) if properties else ""
-        unique_key = properties.get(Property.UNIQUE_KEY)
-        if unique_key is None:
-            unique_key = self._ids.next()
-            text += f"{_UNIQUE_KEY}{unique_key}{_END}"
+        if not properties:
+            return unique_key, f"{_UNIQUE_KEY}{unique_key}{_END}"
+        unique_key = properties.setdefault(Property.UNIQUE_KEY, unique_key)
+        text = encode_properties(properties)
         if len(text) > _PROPERTIES_LIMIT:
             raise ArgumentError(
                 "properties", f"{len(text)} bytes", f"all properties together may have {_PROPERTIES_LIMIT} bytes"
             )
         return unique_key, text
+
+    def _wrong_size(self, message: Message) -> ArgumentError:
+        size = len(message.body)
+        remedy = (
+            f"at most {self.limit} bytes fit: raise max_message_size here and on the broker"
+            if size
+            else "give at least one byte: a broker refuses an empty message"
+        )
+        return ArgumentError("body", f"{size} bytes", remedy)
 
 
 class SendRequests:
