@@ -175,6 +175,25 @@ def test_callers_share_one_connection_and_a_new_one_is_made_after_it_broke() -> 
     asyncio.run(scenario())
 
 
+def test_pulls_that_a_broker_holds_are_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hold_pulls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            if command.code != RequestCode.PULL_MESSAGE:
+                writer.write(command.reply(body=command.body).encode())
+
+    async def scenario() -> None:
+        monkeypatch.setattr("evenq.client.connection.WINDOW", 4)
+        async with listening(hold_pulls) as address:
+            connection = await Connection.open(address, timeout=5)
+            held = [connection.post(Command(RequestCode.PULL_MESSAGE), 60) for _ in range(20)]
+            assert connection.ready
+            assert (await connection.request(ask(b"commit"), 5)).body == b"commit"
+            connection.close()
+            assert all(isinstance(pull.exception(), ConnectError) for pull in held)
+
+    asyncio.run(scenario())
+
+
 def test_a_dead_address_fails_at_once_while_its_backoff_runs() -> None:
     now = 0.0
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from evenq.client.address import Address
 from evenq.errors import ConnectError, ProtocolError, RemoteError, RequestTimeout
-from evenq.protocol.codes import name_of
+from evenq.protocol.codes import RequestCode, name_of
 from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
 
@@ -28,6 +28,7 @@ Sign = Callable[[Command], None]
 
 # Requests without an answer after which further ones wait. A broker refuses sends that wait 200 ms for their turn.
 WINDOW = 1024
+PULLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 # Bytes that may wait for the network: a window of small messages.
 UNSENT = 1024 * 1024
 
@@ -76,6 +77,8 @@ class Connection(asyncio.Protocol):
         self._sign = sign
         self._parser = FrameParser(limit)
         self._transport: asyncio.Transport | None = None
+        # how many of those below are pulls: a broker holds them for as long as it likes, and they count for no window
+        self._pulls = 0
         # opaque -> who waits, until when, how long in all, and the request's code for errors
         self._waiting: dict[int, tuple[Waiter, float, float, int]] = {}
         # One timer for all of them, at the first deadline. By then most of those it was set for have their answer,
@@ -133,7 +136,11 @@ class Connection(asyncio.Protocol):
     @property
     def ready(self) -> bool:
         """Whether a request would leave at once: the peer keeps up, and nobody waits for a turn."""
-        return not self._paused and not self._queue and len(self._waiting) + self._granted < WINDOW
+        return not self._queue and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._paused and len(self._waiting) - self._pulls + self._granted < WINDOW
 
     async def request(self, command: Command, timeout: float) -> Command:
         """Send and wait for the answer, whatever its code."""
@@ -156,6 +163,7 @@ class Connection(asyncio.Protocol):
         self._write(command)
         deadline = self._loop.time() + timeout
         self._waiting[opaque] = (waiter, deadline, timeout, command.code)
+        self._pulls += command.code in PULLS
         if deadline < self._sweep_at:
             self._sweep_by(deadline)
 
@@ -218,6 +226,7 @@ class Connection(asyncio.Protocol):
         if waiting is None:
             log.debug("%s answered %d, which nobody waits for any more", self.address, command.opaque)
         else:
+            self._pulls -= waiting[3] in PULLS
             waiting[0].answered(command)
 
     def _sweep_by(self, deadline: float) -> None:
@@ -234,6 +243,7 @@ class Connection(asyncio.Protocol):
         gone = [self._waiting.pop(opaque) for opaque in overdue]
         if self._waiting:
             self._sweep_by(min(deadline for _, deadline, _, _ in self._waiting.values()))
+        self._pulls -= sum(code in PULLS for *_, code in gone)
         self._grant()
         for waiter, _, timeout, code in gone:
             waiter.failed(RequestTimeout(self.address, name_of(code), timeout))
@@ -256,7 +266,7 @@ class Connection(asyncio.Protocol):
 
     def _grant(self) -> None:
         """Give turns to those who wait for one, as far as there is room."""
-        while self._queue and not self._paused and len(self._waiting) + self._granted < WINDOW:
+        while self._queue and self._has_room:
             self._give(self._queue.popleft())
 
     def _give(self, turn: asyncio.Future[None]) -> None:
