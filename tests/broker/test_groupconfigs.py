@@ -1,6 +1,6 @@
 import pytest
 
-from evenq.broker.groupconfigs import GroupConfigs, group_error
+from evenq.broker.groupconfigs import GroupConfigs
 from evenq.protocol.bodies import GroupConfig
 
 
@@ -21,8 +21,8 @@ def test_no_group_is_made_where_that_is_forbidden_or_the_name_is_bad() -> None:
 @pytest.mark.parametrize(
     ("name", "bad"), [("g", False), ("", True), ("a b", True), ("x" * 120, False), ("x" * 121, True)]
 )
-def test_names(name: str, bad: bool) -> None:
-    assert (group_error(name) is not None) is bad
+def test_only_a_name_that_can_be_makes_a_group(name: str, bad: bool) -> None:
+    assert (GroupConfigs(clock=lambda: 5.0).get(name) is None) is bad
 
 
 def test_settings_are_kept_and_deleted() -> None:

@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -135,12 +135,49 @@ def test_a_frame_over_the_limit_is_not_even_read() -> None:
         assert peer.is_closed()
 
 
-def test_connections_over_the_limit_are_closed() -> None:
+def test_connections_over_the_limit_are_told_so_and_closed() -> None:
     with running(Limits(connections=2)) as served, Peer(served.address) as first, Peer(served.address) as second:
         assert first.ask(ECHO).code == second.ask(ECHO).code == 0
         with Peer(served.address) as third:
+            answer = third.ask(ECHO)
+            assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_BUSY, 1)
+            assert "has 2 connections" in (answer.remark or "")
             assert third.is_closed()
+        with Peer(served.address) as mute:
+            assert mute.is_closed()
         assert first.ask(ECHO).code == 0
+        second.socket.close()
+        wait_until(lambda: len(served.server.connections) == 1, "a free place")
+        with Peer(served.address) as fourth:
+            assert fourth.ask(ECHO).code == 0
+
+
+def test_a_crowd_over_the_limit_is_not_even_told() -> None:
+    with running(Limits(connections=1)) as served, Peer(served.address) as first, ExitStack() as crowd:
+        assert first.ask(ECHO).code == 0
+        waiting = [crowd.enter_context(Peer(served.address)) for _ in range(100)]
+        wait_until(lambda: len(served.server.connections) == 101, "the crowd")
+        with Peer(served.address) as last:
+            last.send(ECHO)
+            with pytest.raises(ConnectionError):
+                last.answer(1)
+        assert waiting[0].ask(ECHO).code == ResponseCode.SYSTEM_BUSY
+
+
+def test_notes_do_not_pile_up_for_a_peer_that_does_not_read(served: Running) -> None:
+    with Peer(served.address) as slow:
+        for _ in range(20):
+            slow.send(LARGE)
+        (connection,) = wait_until(lambda: served.server.slow, "the server noticing")
+        held = connection.unread
+        for _ in range(1000):
+            served.loop.call_soon_threadsafe(connection.notify, Command(40, body=bytes(1000)))
+        served.run(asyncio.sleep(0))
+        assert connection.unread == held
+        assert len(slow.answer(20).body) == 1_000_000
+        wait_until(lambda: not served.server.slow, "the peer having read")
+        served.loop.call_soon_threadsafe(connection.notify, Command(40))
+        assert slow.notification().code == 40
 
 
 def test_a_peer_that_does_not_read_is_not_served_on(served: Running) -> None:

@@ -1,35 +1,11 @@
 import pytest
 
-from evenq.broker.topics import Topics, dead_letter_topic, retry_topic, topic_error
+from evenq.broker.topics import Topics, dead_letter_topic, retry_topic
 from evenq.protocol.bodies import TopicConfig, TopicConfigTable
 
 
 def make(**how: object) -> Topics:
     return Topics("DefaultCluster", "broker-a", clock=lambda: 5.0, **how)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["orders", "%RETRY%g", "a|b_c-D9", "x" * 127, "%DLQ%" + "x" * 250])
-def test_good_names(name: str) -> None:
-    assert topic_error(name) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("", "blank"),
-        (" ", "blank"),
-        ("or ders", "characters other than"),
-        ("naïve", "characters other than"),
-        ("orders\n", "characters other than"),
-        ("../up", "characters other than"),
-        ("x" * 128, "has 128 characters; at most 127"),
-        ("%RETRY%" + "x" * 249, "has 256 characters; at most 255"),
-    ],
-)
-def test_bad_names_are_told_apart(name: str, says: str) -> None:
-    error = topic_error(name)
-    assert error is not None
-    assert says in error
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (100, 8), (0, 0), (-3, 0)])

@@ -17,6 +17,8 @@ NAMES = st.text("abcXYZ019_-|", min_size=1, max_size=20)
         ("", "blank"),
         (" ", "blank"),
         ("or.ders", "'or.ders' has characters"),
+        ("orders\n", "has characters"),
+        ("../up", "has characters"),
         ("bestellungen-ä", "has characters"),
         ("t" * 128, "has 128 characters; at most 127"),
         ("%DLQ%" + "t" * 251, "has 256 characters; at most 255"),
@@ -25,6 +27,12 @@ NAMES = st.text("abcXYZ019_-|", min_size=1, max_size=20)
 def test_topics_are_judged_as_java_judges_them(topic: str, complaint: str | None) -> None:
     found = topic_error(topic)
     assert found is None if complaint is None else found is not None and complaint in found
+
+
+def test_a_broker_may_be_set_to_other_lengths() -> None:
+    assert topic_error("t" * 10, longest=10) is None
+    assert topic_error("t" * 11, longest=10) == f"topic {'t' * 11!r} has 11 characters; at most 10 are possible"
+    assert topic_error("%RETRY%" + "g" * 120, longest=10) is None
 
 
 def test_groups_are_shorter_than_topics_because_topics_are_made_of_them() -> None:

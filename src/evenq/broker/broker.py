@@ -40,6 +40,7 @@ from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
+from evenq.protocol.names import TOPIC_LIMIT
 
 __all__ = ["Broker", "BrokerSettings"]
 
@@ -57,7 +58,9 @@ class BrokerSettings:
     flush: Flush = "async"
     auto_create_topics: bool = True
     auto_create_groups: bool = True
+    # bytes of a message's body, characters of a topic's name
     max_message: int = 4 * 1024 * 1024
+    max_topic: int = TOPIC_LIMIT
     log_file_size: int = FILE_SIZE
     # how often offsets are saved, the disk is synced and silent members are looked for
     housekeeping_seconds: float = 0.5

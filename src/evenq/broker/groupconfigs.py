@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from evenq.protocol.bodies import DataVersion, GroupConfig, GroupConfigTable
+from evenq.protocol.names import group_error
 
-__all__ = ["GroupConfigs", "group_error"]
-
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONGEST = 120
+__all__ = ["GroupConfigs"]
 
 # The groups that a Java broker has from the start, in its order.
 _SYSTEM = (
     "TOOLS_CONSUMER FILTERSRV_CONSUMER SELF_TEST_C_GROUP CID_ONS-HTTP-PROXY CID_ONSAPI_PULL CID_ONSAPI_PERMISSION "
     "CID_ONSAPI_OWNER CID_RMQ_SYS_TRANS".split()
 )
-
-
-def group_error(group: str) -> str | None:
-    """What is wrong with a group's name, or None."""
-    if not group.strip():
-        return "the group's name is blank"
-    if not _NAME.fullmatch(group):
-        return f"group {group!r} has characters other than %, |, a-z, A-Z, 0-9, _ and -"
-    if len(group) > _LONGEST:
-        return f"group {group!r} has {len(group)} characters; at most {_LONGEST} are possible"
-    return None
 
 
 class GroupConfigs:

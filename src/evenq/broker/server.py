@@ -31,14 +31,20 @@ _WRITE_AT = 256 * 1024
 # how long a server that stops waits for peers to take what was written for them
 _LAST_ANSWERS = 1.0
 
+# Connections over the limit are told so with their first request, if that comes soon and they are not too many.
+_TOLD_SECONDS = 3.0
+_TOLD = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes: bytes of a frame, connections at a time, bytes held for a peer that does not read."""
+    """What a server takes: bytes of a frame, connections at a time, bytes held for a peer that does not read, and for
+    all such peers together."""
 
     frame: int = DEFAULT_LIMIT
     connections: int = 10_000
     unread: int = 1024 * 1024
+    held: int = 256 * 1024 * 1024
 
 
 class Refusal(EvenqError):
@@ -61,6 +67,8 @@ class Connection(asyncio.Protocol):
         self._parser = FrameParser(server.limits.frame)
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        # over the limit: told so, not served
+        self._turned_away = False
         # requests that came while the peer did not read its answers
         self._todo: deque[tuple[Command, Handler]] = deque()
         self._asked: dict[int, asyncio.Future[Command]] = {}
@@ -95,16 +103,30 @@ class Connection(asyncio.Protocol):
             log.warning("%s: closing %s, which sent %s", self.server.name, self.address, error)
             self.close()
             return
-        find = self.server.find
+        find = self.server.busy if self._turned_away else self.server.find
         self.serve([(command, find(command.code)) for command in commands])
+        if self._turned_away and commands:
+            self.finish()
+
+    def turn_away(self) -> None:
+        """Refuse whatever the peer asks, and end the connection then, or soon."""
+        self._turned_away = True
+        asyncio.get_running_loop().call_later(_TOLD_SECONDS, self.close)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes are held for the peer."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         self._paused = True
+        self.server.slow.add(self)
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._paused = False
+        self.server.slow.discard(self)
         if self._transport is not None:
             self._transport.resume_reading()
         todo, self._todo = self._todo, deque()
@@ -162,10 +184,11 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join([command.encode() for command in commands]))
 
     def notify(self, command: Command) -> None:
-        """Send a request that wants no answer."""
+        """Send a request that wants no answer; a peer that does not read gets none, as they would only pile up."""
         command.flag |= ONEWAY
         command.opaque = next(self.server.opaques)
-        self.send(command)
+        if not self._paused:
+            self.send(command)
 
     async def ask(self, command: Command, timeout: float) -> Command:
         """Send a request to the peer and wait for its answer."""
@@ -240,6 +263,8 @@ class Server:
         self.faults = Faults()
         self.settle = settle
         self.connections: set[Connection] = set()
+        # those whose peers do not read what is written for them
+        self.slow: set[Connection] = set()
         self.opaques = itertools.count(1)
         self._handlers: Mapping[int, Handler] = {}
         self._on_close = on_close
@@ -294,6 +319,19 @@ class Server:
     def find(self, code: int) -> Handler:
         return self._handlers.get(code, self._refuse)
 
+    def busy(self, code: int) -> Handler:
+        """The handler for connections that are over the limit."""
+        return self._refuse_busy
+
+    def check_room(self) -> None:
+        """Refuse a request for much, while too much is held for peers that do not read what they asked for."""
+        if self.slow and sum(connection.unread for connection in self.slow) > self.limits.held:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"system busy: more than {self.limits.held} bytes wait for {len(self.slow)} clients to read them; "
+                f"try again later",
+            )
+
     def call(self, handler: Handler, request: Command, connection: Connection) -> Command | None:
         """The handler's answer; where it fails, the answer that says so."""
         try:
@@ -315,20 +353,31 @@ class Server:
             remark=f"request code {request.code} ({known}) is not supported by this {self.name}",
         )
 
+    def _refuse_busy(self, request: Command, connection: Connection) -> Command:
+        return request.reply(
+            ResponseCode.SYSTEM_BUSY,
+            remark=f"system busy: this {self.name} has {self.limits.connections} connections and takes no more",
+        )
+
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self._idle.clear()
-        if len(self.connections) > self.limits.connections:
+        over = len(self.connections) - self.limits.connections
+        if over > 0:
             log.warning(
                 "%s: refusing %s, there are %d connections already",
                 self.name,
                 connection.address,
                 self.limits.connections,
             )
-            connection.close()
+            if over > _TOLD:
+                connection.close()
+            else:
+                connection.turn_away()
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.slow.discard(connection)
         if not self.connections:
             self._idle.set()
         self._on_close(connection)

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from evenq.protocol.bodies import TopicConfig, TopicConfigTable
 from evenq.protocol.flags import Perm
+from evenq.protocol.names import DEAD_LETTER, NOT_FOR_SENDING, RETRY
 
-__all__ = ["DEFAULT_TOPIC", "Topics", "dead_letter_topic", "retry_topic", "topic_error"]
+__all__ = ["DEFAULT_TOPIC", "Topics", "dead_letter_topic", "retry_topic"]
 
 # The topic that lends its settings to those that are created by a send.
 DEFAULT_TOPIC = "TBW102"
-
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_RETRY = "%RETRY%"
-_DEAD_LETTER = "%DLQ%"
 
 _READ_WRITE = int(Perm.READ | Perm.WRITE)
 
 
 def retry_topic(group: str) -> str:
     """Where messages wait that a member of the group could not consume."""
-    return _RETRY + group
+    return RETRY + group
 
 
 def dead_letter_topic(group: str) -> str:
     """Where messages end that the group could not consume at all."""
-    return _DEAD_LETTER + group
-
-
-def topic_error(topic: str) -> str | None:
-    """What is wrong with a topic's name, or None.
-
-    >>> topic_error("orders"), topic_error("or ders")
-    (None, 'topic 'or ders' has characters other than %, |, a-z, A-Z, 0-9, _ and -')
-    """
-    if not topic.strip():
-        return "the topic's name is blank"
-    if not _NAME.fullmatch(topic):
-        return f"topic {topic!r} has characters other than %, |, a-z, A-Z, 0-9, _ and -"
-    limit = 255 if topic.startswith((_RETRY, _DEAD_LETTER)) else 127
-    if len(topic) > limit:
-        return f"topic {topic!r} has {len(topic)} characters; at most {limit} are possible"
-    return None
+    return DEAD_LETTER + group
 
 
 def _system_topics(cluster: str, broker: str) -> Iterator[TopicConfig]:
@@ -66,13 +46,6 @@ def _system_topics(cluster: str, broker: str) -> Iterator[TopicConfig]:
     yield topic("RMQ_SYS_TRANS_HALF_TOPIC", 1)
     yield topic("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1)
     yield topic("rmq_sys_wheel_timer", 1)
-
-
-# Topics of the broker's own books: a client that wrote there would corrupt them.
-_NO_SEND = frozenset(
-    "SCHEDULE_TOPIC_XXXX RMQ_SYS_TRANS_HALF_TOPIC RMQ_SYS_TRANS_OP_HALF_TOPIC TRANS_CHECK_MAX_TIME_TOPIC "
-    "SELF_TEST_TOPIC OFFSET_MOVED_EVENT".split()
-)
 
 
 class Topics:
@@ -108,7 +81,7 @@ class Topics:
 
     def may_send(self, topic: str) -> bool:
         """Whether clients may send to it at all."""
-        return topic not in _NO_SEND
+        return topic not in NOT_FOR_SENDING
 
     def create_for_send(self, topic: str, default_topic: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
         """The topic of a send, created after the model of ``default_topic`` where it is missing and that is allowed."""

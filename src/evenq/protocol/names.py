@@ -8,6 +8,7 @@ __all__ = [
     "DEAD_LETTER",
     "NOT_FOR_SENDING",
     "RETRY",
+    "TOPIC_LIMIT",
     "group_error",
     "is_system_topic",
     "topic_error",
@@ -29,20 +30,22 @@ _SYSTEM_PREFIX = "rmq_sys_"
 # every cluster has one topic for replies, whoever asked
 _REPLY_POSTFIX = "_REPLY_TOPIC"
 
+# what a topic's name may have at most, unless a broker is set otherwise
+TOPIC_LIMIT = 127
+
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_TOPIC_LIMIT = 127
 _GROUP_TOPIC_LIMIT = 255
 # a group's name is a part of its topics' names
 _GROUP_LIMIT = 120
 
 
-def topic_error(topic: str) -> str | None:
+def topic_error(topic: str, longest: int = TOPIC_LIMIT) -> str | None:
     """What is wrong with a topic's name, or None.
 
     >>> topic_error("orders"), topic_error("or ders")
     (None, "topic 'or ders' has characters other than %, |, a-z, A-Z, 0-9, _ and -")
     """
-    return _error("topic", topic, _GROUP_TOPIC_LIMIT if topic.startswith((RETRY, DEAD_LETTER)) else _TOPIC_LIMIT)
+    return _error("topic", topic, _GROUP_TOPIC_LIMIT if topic.startswith((RETRY, DEAD_LETTER)) else longest)
 
 
 def group_error(group: str) -> str | None:

@@ -125,7 +125,7 @@ def refusals() -> list[object]:
             plain("TBW102", properties="a\x01" + "b" * 0x7FFF),
             b"x",
             ResponseCode.MESSAGE_ILLEGAL,
-            "over the limit 32767",
+            "bytes, over the limit",
             id="properties",
         ),
     ]

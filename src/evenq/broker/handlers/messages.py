@@ -57,6 +57,7 @@ class Messages:
         return request.reply(body=record)
 
     def _query(self, request: Command, connection: Connection) -> None:
+        self._broker.server.check_room()
         header = headers.QueryMessage.from_ext(request.ext)
         self._later.answer(request, connection, self._found(request, header))
 

@@ -77,6 +77,7 @@ class Pulling:
     ) -> Command | None:
         """Answer a pull, or let it wait: until ``deadline`` if it waited before, not at all if this is its ``last``
         try."""
+        self._broker.server.check_room()
         header = headers.PullRequest.from_ext(request.ext)
         self._check(header, connection)
         wanted = self._filter(header)

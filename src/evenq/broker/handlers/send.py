@@ -22,7 +22,6 @@ from evenq.broker.intake import POSTPONING
 from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.store import Incoming, Stored
-from evenq.broker.topics import topic_error
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.batch import decode_batch
@@ -31,6 +30,7 @@ from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import Perm
 from evenq.protocol.ids import pack_host
+from evenq.protocol.names import topic_error
 from evenq.protocol.properties import decode_properties, encode_properties
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ _SPECIAL = POSTPONING | {Property.HALF}
 
 _WRITE = int(Perm.WRITE)
 
+# What a record holds of properties, and the longest unique id that a broker gives.
+_MAX_PROPERTIES = 0x7FFF
+_UNIQUE_ID = f"{Property.UNIQUE_KEY}\x01{'0' * 56}\x02"
+
 _END = "\x02"
 _TAGS = "TAGS\x01"
 _SEPARATED_TAGS = "\x02TAGS\x01"
@@ -59,6 +63,7 @@ class Sending:
         self._id_prefix = pack_host(broker.address).hex().upper()
         # what the broker adds to the properties of each message, as the Java broker does
         self._added = encode_properties(_TRACE | {"CLUSTER": broker.settings.cluster})
+        self._most_added = len(self._added.encode()) + len(_UNIQUE_ID)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -160,7 +165,7 @@ class Sending:
         return f"{self._id_prefix}{stored.log_offset:016X}"
 
     def _create(self, header: headers.SendRequest) -> TopicConfig:
-        error = topic_error(header.topic)
+        error = topic_error(header.topic, self._broker.settings.max_topic)
         if error is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, error)
         topic = self._broker.topics.create_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
@@ -189,10 +194,12 @@ class Sending:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL, f"the message body has {len(request.body)} bytes, over the limit {limit}"
             )
-        if len(header.properties or "") > 0x7FFF:
+        room = _MAX_PROPERTIES - self._most_added
+        text = header.properties or ""
+        # a character has 4 bytes at most: few messages need to be looked at closely
+        if 4 * len(text) > room and len(text.encode()) > room:
             raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the properties have {len(header.properties or '')} characters, over the limit {0x7FFF}",
+                ResponseCode.MESSAGE_ILLEGAL, f"the properties have {len(text.encode())} bytes, over the limit {room}"
             )
 
 

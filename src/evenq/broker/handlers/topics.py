@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evenq.broker.attributes import alter, parse_changes
-from evenq.broker.groupconfigs import group_error
 from evenq.broker.server import Connection, Handler, Refusal
-from evenq.broker.topics import topic_error
 from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
+from evenq.protocol.names import group_error, topic_error
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
@@ -80,7 +79,7 @@ class TopicAdministration:
     def _put(self, config: bodies.TopicConfig) -> None:
         """Create or change a topic, whose attributes are changes."""
         topic = config.topic_name
-        error = topic_error(topic)
+        error = topic_error(topic, self._broker.settings.max_topic)
         if error is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, error)
         if topic in self._broker.topics.system:
