@@ -53,6 +53,8 @@ class DelayedMessages:
         reached = {}
         for level in range(1, self._store.levels.highest + 1):
             start = self._offset(level)
+            if start == self._store.bounds(SCHEDULE_TOPIC, level - 1)[1]:
+                continue
             offset = self._deliver_level(level, start, left)
             if offset > start:
                 reached[level] = offset

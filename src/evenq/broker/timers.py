@@ -108,10 +108,10 @@ class Timers:
     # -- from the queue into the timer log
 
     def _enqueue(self, limit: int) -> None:
-        queue = self._store.queue(TIMER_TOPIC, 0)
-        self._next = max(self._next, queue.min)
-        while self._next < queue.max and limit > 0:
-            position, size, _ = queue.unit(self._next)
+        low, high = self._store.bounds(TIMER_TOPIC, 0)
+        self._next = max(self._next, low)
+        while self._next < high and limit > 0:
+            position, size, _ = self._store.queue(TIMER_TOPIC, 0).unit(self._next)
             message = self._store.message_at(position)
             if message is None or not message.properties.get(TIMER_OUT, "").isdecimal():
                 log.warning("message %d of %s cannot be delivered: it is damaged", self._next, TIMER_TOPIC)

@@ -120,9 +120,8 @@ class Transactions:
         return min(max(self._offsets.get(_GROUP, topic, 0) or 0, low), high)
 
     def _read(self, topic: str, offset: int) -> Iterator[MessageView]:
-        queue = self._store.queue(topic, 0)
-        for at in range(offset, queue.max):
-            message = self._store.message_at(queue.unit(at)[0])
+        for at in range(offset, self._store.bounds(topic, 0)[1]):
+            message = self._store.message_at(self._store.queue(topic, 0).unit(at)[0])
             if message is not None:
                 yield message
 

@@ -93,8 +93,8 @@ class TimerLog:
         return position
 
     def read(self, position: int) -> TimerUnit:
-        _, *fields, _ = _UNIT.unpack(self._segments.read(position, _UNIT.size))
-        return TimerUnit(*fields)
+        segment = self._segments.at(position)
+        return TimerUnit(*_UNIT.unpack_from(segment.map, position - segment.start)[1:-1])
 
     def behind(self, position: int) -> int:
         """The position behind the unit at ``position``, where the next may be."""
