@@ -22,7 +22,7 @@ class Now:
 
 def calls(handler: Handler, now: Now | None = None) -> Calls:
     now = now or Now()
-    return Calls(handler, "g", lanes=1, timeout=900, stats=Stats(now), clock=now)
+    return Calls(handler, "g", timeout=900, stats=Stats(now), clock=now)
 
 
 def outcome(handler: Handler) -> Outcome:
@@ -120,7 +120,7 @@ def test_what_was_called_is_counted() -> None:
             now.time += 2
             return results.pop(0)
 
-        made = Calls(handler, "g", lanes=1, timeout=900, stats=stats, clock=now)
+        made = Calls(handler, "g", timeout=900, stats=stats, clock=now)
         for _ in range(2):
             await made.call(QUEUE, [message(n) for n in range(30)])
         found = stats.of("orders")

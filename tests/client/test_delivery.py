@@ -68,7 +68,7 @@ def calls(*outcomes: Outcome) -> Calls:
     async def handler(messages: list[MessageView]) -> Outcome:
         return left.pop(0)
 
-    return Calls(handler, "g", lanes=1, timeout=900, stats=Stats())
+    return Calls(handler, "g", timeout=900, stats=Stats())
 
 
 @pytest.fixture(autouse=True)

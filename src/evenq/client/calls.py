@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from evenq.client.dispatch import Handler, Outcome, Retry, is_async
 from evenq.client.stats import Stats
+from evenq.client.workers import Workers
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue, MessageView
 
@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 SLOW = 60.0
 # How often the calls are looked at.
 LOOK = 1.0
-# Threads beyond the lanes: each call that was given up on has one until it ends, if it ever does.
-SPARE = 1000
 # The level of a batch that took too long, as Java has it: 10 s.
 LATE = Retry(delay_level=3)
 
@@ -34,7 +32,7 @@ class _Call:
     queue: MessageQueue
     messages: list[MessageView]
     began: float
-    future: asyncio.Future[Outcome]
+    task: asyncio.Task[Any]
     reported: bool = False
     given_up: bool = False
 
@@ -51,16 +49,19 @@ class Calls:
         handler: Handler,
         group: str,
         *,
-        lanes: int,
         timeout: float,
         stats: Stats,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not callable(handler):
             raise ArgumentError("handler", handler, "give a function that takes a list of messages")
-        self._begin = self._as_task if is_async(handler) else self._in_thread
-        self._handler = handler
-        self._pool = ThreadPoolExecutor(lanes + SPARE, thread_name_prefix=f"evenq-{group}")
+        self._workers: Workers[list[MessageView], Outcome] | None = None
+        self._handle: Callable[[list[MessageView]], Awaitable[Outcome]]
+        if is_async(handler):
+            self._handle = cast("Callable[[list[MessageView]], Awaitable[Outcome]]", handler)
+        else:
+            self._workers = Workers(cast("Callable[[list[MessageView]], Outcome]", handler), f"evenq-{group}")
+            self._handle = self._workers.run
         self._timeout = timeout
         self._stats = stats
         self._clock = clock
@@ -79,14 +80,17 @@ class Calls:
 
     async def call(self, queue: MessageQueue, messages: list[MessageView]) -> Outcome:
         """What the handler says of the messages. An exception means the same as a retry."""
+        task = asyncio.current_task()
+        assert task is not None
         began = self._clock()
-        call = _Call(queue, messages, began, self._begin(messages))
+        call = _Call(queue, messages, began, task)
         self._running[id(call)] = call
         try:
-            outcome = await call.future
+            outcome = await self._handle(messages)
         except asyncio.CancelledError:
             if not call.given_up:
                 raise
+            task.uncancel()
             outcome = LATE
         except Exception:
             # whatever a handler raises means the same: not consumed
@@ -99,7 +103,7 @@ class Calls:
 
     async def direct(self, message: MessageView) -> Outcome:
         """What the handler says of one message, or what it raises: for administrators who try it out."""
-        return await self._begin([message])
+        return await self._handle([message])
 
     async def watch(self) -> None:
         """Look after the calls, for ever."""
@@ -115,22 +119,15 @@ class Calls:
             if took > SLOW and not call.reported:
                 call.reported = True
                 log.warning("the handler has had %s for %.0f s: it may be blocked", _named(call), took)
-            if took > self._timeout:
+            if took > self._timeout and not call.given_up:
                 call.given_up = True
                 self.given_up += 1
                 log.error("the handler has had %s for %.0f s: it is given up, they come again", _named(call), took)
-                call.future.cancel()
+                call.task.cancel()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _in_thread(self, messages: list[MessageView]) -> asyncio.Future[Outcome]:
-        handler = cast("Callable[[list[MessageView]], Outcome]", self._handler)
-        return asyncio.get_running_loop().run_in_executor(self._pool, handler, messages)
-
-    def _as_task(self, messages: list[MessageView]) -> asyncio.Future[Outcome]:
-        handler = cast("Callable[[list[MessageView]], Awaitable[Outcome]]", self._handler)
-        return asyncio.ensure_future(handler(messages))
+        if self._workers is not None:
+            self._workers.close()
 
 
 def _named(call: _Call) -> str:

@@ -169,7 +169,6 @@ class PushConsumer:
         self._calls = Calls(
             handler,
             self.group,
-            lanes=self._lanes,
             timeout=session.timeouts.consume,
             stats=self._stats,
             clock=self._clock,

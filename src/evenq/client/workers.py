@@ -1,0 +1,85 @@
+"""Threads for plain functions: as many as are busy at a time, and their results come back to the loop together."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Workers"]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Workers(Generic[A, R]):
+    """Calls ``function`` in threads. For use in one event loop.
+
+    A thread is made whenever all others are busy, and they are left behind at the end: a function that never returns
+    takes a thread, but keeps neither other calls from being made nor the process from ending. Results that are there
+    at the same time wake the loop once.
+    """
+
+    def __init__(self, function: Callable[[A], R], name: str) -> None:
+        self._function = function
+        self._name = name
+        # None ends a thread
+        self._jobs: SimpleQueue[tuple[asyncio.Future[R], A] | None] = SimpleQueue()
+        self._ended: deque[tuple[asyncio.Future[R], R | None, BaseException | None]] = deque()
+        # whether the loop knows that something has ended
+        self._told = False
+        # these are only touched in the loop
+        self._busy = 0
+        self._threads = 0
+
+    def run(self, argument: A) -> asyncio.Future[R]:
+        """Begin a call; gives the future of its result."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._busy += 1
+        if self._busy > self._threads:
+            self._threads += 1
+            name = f"{self._name}-{self._threads}"
+            threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
+        self._jobs.put((future, argument))
+        return future
+
+    def close(self) -> None:
+        """Let the threads go, each when it has nothing to do any more."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._ended.append((job[0], *self._outcome(job[1])))
+            # kept until the next one comes, it would keep its messages in memory
+            del job
+            if not self._told:
+                self._told = True
+                try:
+                    loop.call_soon_threadsafe(self._tell)
+                except RuntimeError:
+                    # the loop is closed: nobody waits any more
+                    return
+
+    def _outcome(self, argument: A) -> tuple[Any, BaseException | None]:
+        try:
+            return self._function(argument), None
+        except BaseException as error:  # noqa: BLE001 - it is for whoever waits
+            return None, error
+
+    def _tell(self) -> None:
+        # first this: what ends from now on tells the loop again
+        self._told = False
+        for _ in range(len(self._ended)):
+            future, result, error = self._ended.popleft()
+            self._busy -= 1
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
