@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.broker.intake import TIMER_TOPIC
+from evenq.broker.server import Refusal
 from evenq.broker.timers import Timers
 from tests.broker.store.messages import bodies, read_all
 from tests.broker.stores import Hand, OpenStore, message
@@ -127,6 +128,8 @@ def test_a_message_can_be_taken_back_by_another(opened: OpenTimers, hand: Hand) 
     opened.put(message(b"taken back", due, UNIQ_KEY="A2"))
     opened.put(message(b"of another topic", due, topic="others", UNIQ_KEY="A2"))
     opened.put(message(b"", due, UNIQ_KEY="A2", TIMER_DEL_UNIQKEY="orders+A2"))
+    with pytest.raises(Refusal, match="may be delivered already"):
+        opened.put(message(b"", TIMER_DELIVER_MS="1", TIMER_DEL_UNIQKEY="orders+A1"))
     hand.now += 6
     opened.deliver()
     assert bodies(opened.store) == [b"kept"]

@@ -17,12 +17,24 @@ from evenq.model import MessageView, Property
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.properties import encode_properties
 
-__all__ = ["POSTPONING", "TIMER_OUT", "TIMER_PRECISION", "TIMER_TOPIC", "Intake", "real_queue", "stored_again"]
+__all__ = [
+    "LONGEST_TIMER",
+    "POSTPONING",
+    "TAKES_BACK",
+    "TIMER_OUT",
+    "TIMER_PRECISION",
+    "TIMER_TOPIC",
+    "Intake",
+    "real_queue",
+    "stored_again",
+]
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_OUT = "TIMER_OUT_MS"
 TIMER_PRECISION = 1000
-_LONGEST_TIMER = 3 * 86_400_000
+LONGEST_TIMER = 3 * 86_400_000
+# Names the message that this one takes back before it is delivered.
+TAKES_BACK = "TIMER_DEL_UNIQKEY"
 
 # In the order in which the Java broker looks for them, with the milliseconds of one unit; the last is a point in time.
 _TIMERS = {Property.TIMER_DELAY_SEC: 1000, Property.TIMER_DELAY_MS: 1, Property.TIMER_DELIVER_MS: 1}
@@ -70,10 +82,14 @@ class Intake:
         due = _number(properties, asked) * _TIMERS[asked]
         if asked != Property.TIMER_DELIVER_MS:
             due += now
-        if due - now > _LONGEST_TIMER:
+        if due - now > LONGEST_TIMER:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"timer message illegal, the delay time should not be bigger than the max delay {_LONGEST_TIMER}ms",
+                f"timer message illegal, the delay time should not be bigger than the max delay {LONGEST_TIMER}ms",
+            )
+        if due <= now and TAKES_BACK in properties:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL, "timer message illegal, what it takes back may be delivered already"
             )
         return due if due > now else None
 

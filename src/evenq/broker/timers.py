@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from evenq.broker.intake import TIMER_OUT, TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
+from evenq.broker.intake import TAKES_BACK, TIMER_OUT, TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
 from evenq.broker.store.store import Store
 from evenq.broker.store.timercheck import TimerCheckpoint
 from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _ROLL_AFTER = 2 * 86_400_000
 
-_TAKES_BACK = "TIMER_DEL_UNIQKEY"
 _ROLLED = "TIMER_ROLL_TIMES"
 _ENQUEUED = "TIMER_ENQUEUE_MS"
 _DEQUEUED = "TIMER_DEQUEUE_MS"
@@ -126,7 +125,7 @@ class Timers:
         kind = NORMAL
         if second - now >= _ROLL_AFTER:
             second, kind = now + _ROLL_AFTER, kind | ROLL
-        if _TAKES_BACK in message.properties:
+        if TAKES_BACK in message.properties:
             kind |= DELETE
         second = max(second, self._second)
         # the unit has 32 bits for the time between the two
@@ -201,7 +200,7 @@ class Timers:
     def _target(self, unit: TimerUnit) -> str | None:
         """Which message a message takes back."""
         message = self._store.message_at(unit.log_offset)
-        return None if message is None else message.properties.get(_TAKES_BACK)
+        return None if message is None else message.properties.get(TAKES_BACK)
 
     def _deliver_one(self, unit: TimerUnit) -> None:
         message = self._store.message_at(unit.log_offset)

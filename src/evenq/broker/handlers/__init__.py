@@ -11,6 +11,7 @@ from evenq.broker.handlers.messages import Messages
 from evenq.broker.handlers.offsets import Offsets
 from evenq.broker.handlers.progress import Progress
 from evenq.broker.handlers.pull import Pulling
+from evenq.broker.handlers.recalls import Recalls
 from evenq.broker.handlers.relays import Relays
 from evenq.broker.handlers.replies import Replies
 from evenq.broker.handlers.resets import Resets
@@ -30,6 +31,7 @@ FAMILIES = (
     SendingBack,
     Ending,
     Replies,
+    Recalls,
     Pulling,
     Membership,
     Offsets,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from evenq.broker.handlers.recalls import RecallHandle
 from evenq.broker.intake import POSTPONING
 from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
@@ -104,16 +105,19 @@ class Sending:
             header.sys_flag,
             header.reconsume_times or 0,
         )
+        handle = {}
         if _SPECIAL.isdisjoint(properties) and not header.topic.startswith(RETRY_PREFIX):
             stored = self._broker.store.append(message)
         else:
             stored = self._put(message, header)
+            handle = self._recall_handle(stored)
         ext = {
             "msgId": self._message_id(stored),
             "queueId": str(queue_id),
             "queueOffset": str(stored.queue_offset),
             "transactionId": unique_key,
             **_TRACE,
+            **handle,
         }
         return self._broker.answer_when_durable(request.reply(ext=ext), connection)
 
@@ -127,6 +131,12 @@ class Sending:
         if properties.get(Property.HALF, "").lower() == "true" and not tried:
             return self._broker.transactions.prepare(message, properties)
         return self._broker.intake.put(message, properties)
+
+    def _recall_handle(self, stored: Stored) -> dict[str, str]:
+        """By what the sender can take a message back, if it is a timed one."""
+        message = self._broker.store.message_at(stored.log_offset)
+        handle = message and RecallHandle.of(message, self._broker.settings.name)
+        return {"recallHandle": handle.encode()} if handle else {}
 
     def _send_batch(
         self, request: Command, connection: Connection, header: headers.SendRequest, queue_id: int

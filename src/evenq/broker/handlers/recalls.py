@@ -1,0 +1,111 @@
+"""Recalls: a producer takes a timed message back before it is delivered.
+
+Behaviour
+    The answer to a timed message carries a handle. Who sends that back has another message stored for the same second,
+    which lets the first one lapse. Whether there was such a message shows only then.
+
+Codes
+    RECALL_MESSAGE
+
+Not implemented
+    Messages at a delay level cannot be taken back: with the Java broker neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from evenq.broker.intake import LONGEST_TIMER, TAKES_BACK, TIMER_OUT, TIMER_TOPIC
+from evenq.broker.retries import RETRY_PREFIX
+from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.store.store import Incoming
+from evenq.model import MessageView, Property
+from evenq.protocol import headers
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.properties import encode_properties
+
+if TYPE_CHECKING:
+    from evenq.broker.broker import Broker
+
+__all__ = ["RecallHandle", "Recalls"]
+
+_VERSION = "v1"
+_TAG = "_RECALL_TAG_"
+
+
+class RecallHandle(NamedTuple):
+    """Which message is meant: ``due`` is in the second in which it is delivered, in milliseconds.
+
+    >>> handle = RecallHandle("orders", "broker-a", 1_700_000_005_001, "0A00")
+    >>> handle.encode(), RecallHandle.decode(handle.encode()) == handle
+    ('djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDUwMDEgMEEwMA==', True)
+    """
+
+    topic: str
+    broker: str
+    due: int
+    unique_key: str
+
+    @classmethod
+    def of(cls, message: MessageView, broker: str) -> Self | None:
+        """The handle of a message that waits at a broker for its time; None for any other."""
+        topic = message.properties.get(Property.REAL_TOPIC, "")
+        if message.topic != TIMER_TOPIC or topic.startswith(RETRY_PREFIX):
+            return None
+        # Java counts a millisecond on, so that the same second is meant wherever it is rounded down
+        return cls(topic, broker, int(message.properties[TIMER_OUT]) + 1, message.unique_key or "")
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(" ".join([_VERSION, *map(str, self)]).encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        try:
+            version, topic, broker, due, unique_key = base64.urlsafe_b64decode(text).decode().split(" ")[:5]
+            if version != _VERSION:
+                raise ValueError(version)
+            return cls(topic, broker, int(due), unique_key)
+        except (ValueError, binascii.Error):
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"recall handle is invalid: {text!r}") from None
+
+
+class Recalls:
+    """The handler of recalls."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.RECALL_MESSAGE: self._recall}
+
+    def _recall(self, request: Command, connection: Connection) -> Command | None:
+        header = headers.RecallRequest.from_ext(request.ext)
+        handle = RecallHandle.decode(header.recall_handle)
+        self._check(header, handle)
+        properties = {
+            Property.TAGS: _TAG,
+            Property.UNIQUE_KEY: handle.unique_key,
+            Property.TIMER_DELIVER_MS: str(handle.due),
+            TAKES_BACK: f"{handle.topic}+{handle.unique_key}",
+        }
+        if header.producer_group:
+            properties[Property.PRODUCER_GROUP] = header.producer_group
+        now = self._broker.now_ms()
+        message = Incoming(handle.topic, 0, b"0", encode_properties(properties), _TAG, now, connection.address)
+        self._broker.intake.put(message, properties)
+        answer = headers.RecallResponse(msg_id=handle.unique_key)
+        return self._broker.answer_when_durable(request.reply(ext=answer.to_ext()), connection)
+
+    def _check(self, header: headers.RecallRequest, handle: RecallHandle) -> None:
+        if header.topic not in self._broker.topics:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
+        if header.topic != handle.topic:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"recall failed, topic not match: it is of {handle.topic}")
+        if handle.broker != self._broker.settings.name:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"recall failed, the message is at broker {handle.broker}")
+        left = handle.due - self._broker.now_ms()
+        if not 0 < left < LONGEST_TIMER:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid: it may be delivered")
