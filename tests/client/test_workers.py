@@ -26,6 +26,20 @@ def test_results_and_errors_come_back() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("kind", [StopIteration, SystemExit, KeyboardInterrupt])
+def test_what_would_end_a_loop_is_only_a_failure(kind: type[BaseException]) -> None:
+    def call(number: int) -> None:
+        raise kind
+
+    async def scenario() -> None:
+        workers = Workers(call, "w")
+        with pytest.raises(RuntimeError, match=kind.__name__):
+            await workers.run(1)
+        workers.close()
+
+    asyncio.run(scenario())
+
+
 def test_calls_that_wait_get_a_thread_each() -> None:
     gate = threading.Barrier(8)
 

@@ -28,7 +28,7 @@ class Workers(Generic[A, R]):
         self._name = name
         # None ends a thread
         self._jobs: SimpleQueue[tuple[asyncio.Future[R], A] | None] = SimpleQueue()
-        self._ended: deque[tuple[asyncio.Future[R], R | None, BaseException | None]] = deque()
+        self._ended: deque[tuple[asyncio.Future[R], R | None, Exception | None]] = deque()
         # whether the loop knows that something has ended
         self._told = False
         # these are only touched in the loop
@@ -65,10 +65,15 @@ class Workers(Generic[A, R]):
                     # the loop is closed: nobody waits any more
                     return
 
-    def _outcome(self, argument: A) -> tuple[Any, BaseException | None]:
+    def _outcome(self, argument: A) -> tuple[Any, Exception | None]:
         try:
             return self._function(argument), None
-        except BaseException as error:  # noqa: BLE001 - it is for whoever waits
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            # in a loop these would mean something else than that the call has failed
+            failure = RuntimeError(f"{type(error).__name__} in thread {threading.current_thread().name}")
+            failure.__cause__ = error
+            return None, failure
+        except Exception as error:  # noqa: BLE001 - it is for whoever waits
             return None, error
 
     def _tell(self) -> None:
