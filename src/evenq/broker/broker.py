@@ -30,6 +30,7 @@ from evenq.broker.retries import Retries
 from evenq.broker.server import Connection, Limits, Server
 from evenq.broker.store.commitlog import FILE_SIZE
 from evenq.broker.store.levels import LEVELS, DelayLevels
+from evenq.broker.store.retention import Retention
 from evenq.broker.store.store import Store
 from evenq.broker.timers import Timers
 from evenq.broker.topics import Topics
@@ -62,6 +63,9 @@ class BrokerSettings:
     max_message: int = 4 * 1024 * 1024
     max_topic: int = TOPIC_LIMIT
     log_file_size: int = FILE_SIZE
+    # how long messages are kept, and how many bytes of them: None for as many as there are
+    keep_hours: float = 72.0
+    keep_bytes: int | None = None
     # how often offsets are saved, the disk is synced and silent members are looked for
     housekeeping_seconds: float = 0.5
     # how long messages wait at each delay level, and how often is looked for those that are due
@@ -69,6 +73,10 @@ class BrokerSettings:
     delivery_seconds: float = 0.1
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.keep_hours, self.keep_bytes)
 
 
 class Broker:
@@ -124,6 +132,7 @@ class Broker:
             clock=clock,
             log_file_size=settings.log_file_size,
             levels=DelayLevels.parse(settings.delay_levels),
+            retention=settings.retention,
         )
         self.flusher = Flusher(self.store)
         config = self.store.config
@@ -206,6 +215,7 @@ class Broker:
 
     def change(self, settings: BrokerSettings) -> None:
         """Work by other settings from now on, as far as they are such as can be changed."""
+        self.store.retention = settings.retention
         self.settings = settings
         self.topics.auto_create = settings.auto_create_topics
         self.group_configs.auto_create = settings.auto_create_groups

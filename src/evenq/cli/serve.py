@@ -26,13 +26,18 @@ def serve(
     flush: Annotated[
         Literal["async", "sync"], typer.Option(help="What a sender waits for: the system, or the disk.")
     ] = "async",
+    keep_hours: Annotated[float, typer.Option(help="How long messages are kept.")] = 72.0,
+    keep_bytes: Annotated[
+        int | None, typer.Option(help="How much of them is kept, in files of 1 GiB that go as a whole; all by default.")
+    ] = None,
 ) -> None:
     """Run a name server and brokers that RocketMQ clients can use.
 
     Prints `ready namesrv=HOST:PORT` when clients can connect. Stops cleanly on SIGINT and SIGTERM.
     """
     _raise_file_limit()
-    asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, BrokerSettings(flush=flush)))
+    settings = BrokerSettings(flush=flush, keep_hours=keep_hours, keep_bytes=keep_bytes)
+    asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, settings))
 
 
 async def _serve(

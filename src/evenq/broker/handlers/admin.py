@@ -40,6 +40,7 @@ def _truth(text: str) -> bool:
 # What can be changed while the broker runs: the name of the setting here, and how its text is read.
 _CHANGEABLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "maxMessageSize": ("max_message", int),
+    "fileReservedTime": ("keep_hours", float),
     "flushDiskType": ("flush", {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}.__getitem__),
     "autoCreateTopicEnable": ("auto_create_topics", _truth),
     "autoCreateSubscriptionGroup": ("auto_create_groups", _truth),
@@ -104,6 +105,7 @@ class Administration:
             "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
             "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
             "flushDiskType": f"{settings.flush.upper()}_FLUSH",
+            "fileReservedTime": f"{settings.keep_hours:g}",
             "mappedFileSizeCommitLog": settings.log_file_size,
             "maxMessageSize": settings.max_message,
         }

@@ -123,6 +123,10 @@ class CommitLog:
         # whoever wrote the last file may have been killed before it was on the disk
         self._synced = position - position % self.file_size
 
+    def drop_before(self, position: int) -> None:
+        """Remove the files in front of the one that begins at ``position``, as far as nobody waits for their sync."""
+        self._segments.drop_before(min(position, self._synced))
+
     def sync(self) -> int:
         """Return when all that was written by now is on the disk: up to the offset given. For another thread."""
         target = self._written

@@ -116,8 +116,10 @@ class ConsumeQueue:
             self._segments.cut(self.max * UNIT.size)
 
     def trim(self, log_offset: int) -> None:
-        """Let ``min`` be the first message that is still in a commit log beginning at ``log_offset``."""
+        """Let ``min`` be the first message that is still in a commit log beginning at ``log_offset``; files that only
+        hold units in front of it go."""
         self.min = self.first_at_or_after(log_offset)
+        self._segments.drop_before(self.min * UNIT.size)
 
     def sync(self) -> None:
         for segment in self._segments.files[-2:]:

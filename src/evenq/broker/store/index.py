@@ -76,6 +76,11 @@ class Index:
         entry = read_entry(data, last - base, last)
         return last if entry is None or entry is BLANK else last + entry.size
 
+    def mend(self) -> None:
+        """Do what a kill made necessary; may run in another thread, before any use."""
+        for file in self._files[-1:]:
+            file.mend()
+
     # -- writing
 
     @property
@@ -85,6 +90,7 @@ class Index:
 
     def advance(self) -> bool:
         """Take the next piece of the log; whether there is more of it."""
+        self.position = max(self.position, self._log.start)
         file_end = (self.position // self._log.file_size + 1) * self._log.file_size
         end = min(file_end, self._log.written)
         keys = self._keys(min(self.position + _PIECE, end))

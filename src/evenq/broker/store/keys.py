@@ -53,7 +53,7 @@ def key_hash(topic: str, key: str) -> int:
     """What the index holds of one key.
 
     >>> key_hash("orders", "o-1"), key_hash("", "")
-    (1011371811, 35)
+    (772470709, 35)
     """
     return _positive(java_string_hash(f"{topic}#{key}"))
 

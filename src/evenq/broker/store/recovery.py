@@ -16,7 +16,7 @@ from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevel
 from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
 from evenq.protocol.flags import SysFlag
 
-__all__ = ["Recovered", "is_consumable", "recover", "scan"]
+__all__ = ["Recovered", "first_time", "is_consumable", "recover", "scan"]
 
 # enough of a record to hold its store time, whatever its hosts are
 _TIME_BYTES = 80
@@ -93,11 +93,12 @@ def _starting_point(log: CommitLog, queues: list[ConsumeQueue], checkpoint: Chec
         # Nothing was cut off: the queues are as whole as the log, whoever wrote them.
         candidates += [end for queue in queues if (end := queue.log_end) <= log.filled]
     else:
-        candidates += [start for start in log.file_starts if _first_time(log, start) <= checkpoint.safe_time]
+        candidates += [start for start in log.file_starts if first_time(log, start) <= checkpoint.safe_time]
     return max(candidates)
 
 
-def _first_time(log: CommitLog, file_start: int) -> float:
+def first_time(log: CommitLog, file_start: int) -> float:
+    """When the first message of a log file was stored; where none is, never."""
     data, base = log.file(file_start)
     entry = read_entry(data, file_start - base, file_start)
     return float("inf") if entry is None else store_time(data[:_TIME_BYTES])

@@ -150,6 +150,11 @@ class Segments:
         if self.files and position < self.end:
             self.at(position).zero_from(position)
 
+    def drop_before(self, position: int) -> None:
+        """Forget the files that end at ``position`` or earlier, but not the last: it tells where to go on."""
+        while len(self.files) > 1 and self.files[0].end <= position:
+            self.drop(self.files[0])
+
     def drop(self, segment: Segment) -> None:
         self.files.remove(segment)
         segment.close()

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from evenq.broker.store.config import ConfigFiles
 from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
 from evenq.broker.store.files import DirectoryLock
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
-from evenq.broker.store.recovery import recover
+from evenq.broker.store.recovery import first_time, recover
+from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
@@ -99,12 +100,14 @@ class Store:
         log_file_size: int = FILE_SIZE,
         queue_file_units: int = FILE_UNITS,
         levels: DelayLevels = DEFAULT_LEVELS,
+        retention: Retention | None = None,
     ) -> None:
         self._directory = directory
         self._store_host = store_host
         self._clock = clock
         self._queue_file_units = queue_file_units
         self.levels = levels
+        self.retention = retention or Retention()
         self._checkpoint_path = directory / "checkpoint"
         self._abort = AbortFile(directory / "abort")
         self._lock = DirectoryLock(directory)
@@ -230,8 +233,10 @@ class Store:
 
     def checkpoint(self) -> Callable[[], None]:
         """Hand the consume queues to the system too; the function that waits for the disk and then notes that all
-        this need not be looked at again after a kill. It may run in another thread."""
+        this need not be looked at again after a kill. It may run in another thread, and must have ended before the
+        next checkpoint. What need not be kept any longer is removed."""
         self.log.write_out()
+        self._expire()
         dirty, self._dirty = self._dirty, set()
         for queue in dirty:
             queue.write_out()
@@ -250,6 +255,15 @@ class Store:
                 self._checkpoint = reached
 
         return wait
+
+    def _expire(self) -> None:
+        start, starts = self.log.start, self.log.file_starts
+        now = int(self._clock() * 1000)
+        self.log.drop_before(first_kept(starts, self.log.end, partial(first_time, self.log), now, self.retention))
+        if self.log.start > start:
+            log.info("%s: the log begins at %d now, no longer at %d", self._directory, self.log.start, start)
+            for queue in self._queues.values():
+                queue.trim(self.log.start)
 
     # -- reading
 
