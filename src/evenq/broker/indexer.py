@@ -35,6 +35,8 @@ class Indexer:
         self._index: Index | None = None
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        # work in another thread, which a stop must wait for
+        self._mending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -43,12 +45,16 @@ class Indexer:
         """Take up what is left, within reason, and close the files."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+        tasks = [task for task in (self._task, self._mending) if task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
         index, self._index = self._index, None
         if index is not None:
-            if index.behind <= _LAST_EFFORT:
-                while index.behind > 0:
+            try:
+                while 0 < index.behind <= _LAST_EFFORT:
                     index.advance()
+            except OSError as error:
+                log.error("%s: the index is not complete: %s", self._directory, error)
             index.close()
 
     async def current(self) -> Index:
@@ -68,6 +74,8 @@ class Indexer:
         from evenq.broker.store.index import Index
 
         self._index = Index(self._directory, self._store.log, clock=self._clock, clean=self._store.was_closed)
+        self._mending = asyncio.create_task(asyncio.to_thread(self._index.mend))
+        await asyncio.shield(self._mending)
         self._store.save_with_checkpoints(self._index.saver)
         self._opened.set()
         while True:
@@ -76,4 +84,6 @@ class Indexer:
                 self._index.trim()
             except OSError as error:
                 log.error("%s: the index waits for the disk: %s", self._directory, error)
+            except Exception:
+                log.exception("%s: the index does not get on", self._directory)
             await asyncio.sleep(_PAUSE)

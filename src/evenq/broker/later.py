@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from evenq.broker.server import Connection, Refusal
 from evenq.errors import EvenqError
-from evenq.protocol.codes import ResponseCode
+from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import Command
 
 __all__ = ["Later"]
+
+log = logging.getLogger(__name__)
 
 
 class Later:
@@ -33,5 +36,8 @@ async def _send(request: Command, connection: Connection, reply: Coroutine[Any, 
         connection.send(await reply)
     except Refusal as refusal:
         connection.send(request.reply(refusal.code, remark=refusal.remark))
-    except (EvenqError, OSError) as error:
+    except EvenqError as error:
         connection.send(request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+    except Exception as error:
+        log.exception("%s of %s failed", name_of(request.code), connection.address)
+        connection.send(request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"))

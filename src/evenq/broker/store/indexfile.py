@@ -173,6 +173,11 @@ class IndexFile:
         self._stale = True
         self._slots = None
 
+    def mend(self) -> None:
+        """Make stale slots again, which takes a second for a full file. May run in another thread, before any use."""
+        if self._stale:
+            self._load()
+
     def _load(self) -> NDArray[np.int32]:
         if self._slots is None:
             self._slots = np.zeros(self._slot_count, np.int32)

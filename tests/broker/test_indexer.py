@@ -1,0 +1,116 @@
+"""Filling the index beside everything else, and what it does when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from evenq.broker.indexer import Indexer
+from evenq.broker.store.index import Index
+from evenq.broker.store.store import Incoming, Store
+from evenq.errors import StateError
+from evenq.protocol.properties import encode_properties
+
+
+def put(store: Store, key: str, size: int = 10) -> None:
+    properties = encode_properties({"KEYS": key})
+    store.append(Incoming("orders", 0, bytes(size), properties, None, 0, "127.0.0.1:1"))
+    store.settle()
+
+
+def find(index: Index, key: str) -> int:
+    return len(list(index.find("orders", key, 0, 2**60)))
+
+
+@asynccontextmanager
+async def opened(directory: Path) -> AsyncIterator[tuple[Store, Indexer]]:
+    store = Store(directory, "127.0.0.1:10911", clock=lambda: 1.0)
+    indexer = Indexer(store, directory / "index", clock=lambda: 1.0)
+    indexer.start()
+    try:
+        yield store, indexer
+    finally:
+        await indexer.stop()
+        store.close()
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(20):
+            await scene()
+
+    asyncio.run(within())
+
+
+def test_whoever_asks_finds_what_is_there(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            for number in range(10):
+                put(store, f"k{number}", size=200_000)
+                assert find(await indexer.current(), f"k{number}") == 1
+
+    run(scene)
+
+
+def test_it_keeps_up_by_itself_and_the_loop_goes_on(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            index = await indexer.current()
+            for number in range(20):
+                put(store, f"k{number}", size=500_000)
+            turns = 0
+            while index.behind:
+                turns += 1
+                await asyncio.sleep(0)
+            assert turns > 10
+            assert find(index, "k19") == 1
+
+    run(scene)
+
+
+def test_a_stop_takes_up_the_rest_and_a_question_then_is_refused(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            await indexer.current()
+            put(store, "late")
+            await indexer.stop()
+            with pytest.raises(StateError, match="stopping"):
+                await indexer.current()
+        async with opened(tmp_path) as (_, indexer):
+            assert find(await indexer.current(), "late") == 1
+
+    run(scene)
+
+
+def test_a_stop_before_it_has_begun(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, _):
+            put(store, "early")
+        async with opened(tmp_path) as (_, indexer):
+            assert find(await indexer.current(), "early") == 1
+
+    run(scene)
+
+
+def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            put(store, "first")
+            await indexer.current()
+            put(store, "second")
+            with monkeypatch.context() as full:
+                full.setattr(os, "pwrite", refuse)
+                with pytest.raises(OSError, match="No space"):
+                    await indexer.current()
+            index = await indexer.current()
+            assert [find(index, key) for key in ("first", "second")] == [1, 1]
+
+    run(scene)
