@@ -41,7 +41,7 @@ def test_only_timed_messages_have_a_handle(peer: Peer, topic: str, properties: d
 
 
 @pytest.mark.parametrize(
-    ("meant", "broker", "seconds", "says"),
+    ("meant", "at", "seconds", "says"),
     [
         ("others", "broker-a", 10, "topic not match: it is of others"),
         (None, "broker-z", 10, "the message is at broker broker-z"),
@@ -50,11 +50,11 @@ def test_only_timed_messages_have_a_handle(peer: Peer, topic: str, properties: d
     ],
 )
 def test_a_handle_of_something_else_is_refused(
-    peer: Peer, topic: str, broker_clock: Clock, meant: str | None, broker: str, seconds: int, says: str
+    peer: Peer, topic: str, broker_clock: Clock, meant: str | None, at: str, seconds: int, says: str
 ) -> None:
     peer.put(topic)
     due = int(broker_clock.now() + seconds) * 1000
-    answer = recall(peer, topic, RecallHandle(meant or topic, broker, due, "A1").encode())
+    answer = recall(peer, topic, RecallHandle(meant or topic, at, due, "A1").encode())
     assert answer.code == ResponseCode.ILLEGAL_OPERATION
     assert says in (answer.remark or "")
 
