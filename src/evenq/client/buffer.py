@@ -39,6 +39,8 @@ class Buffer:
         # where nothing was stored yet, the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
         self.done = self.given = self.next_offset = start
+        # the first offset that the queue is not known to have
+        self.end = start
         self.locked_at = self.pulled_at = self.consumed_at = 0.0
         self.committing = asyncio.Lock()
         self.dropped = False
@@ -66,6 +68,11 @@ class Buffer:
     @property
     def cached(self) -> Cached:
         return Cached(self.next_offset - self.given, self.given, self.next_offset - 1, self._bytes)
+
+    @property
+    def growing(self) -> bool:
+        """Whether more is about to come."""
+        return self.next_offset < self.end and self.room.is_set()
 
     @property
     def space(self) -> int:

@@ -68,6 +68,11 @@ class Follower:
         self._next = offset
         self._end = offset
 
+    @property
+    def end(self) -> int:
+        """The first offset that the queue is not known to have."""
+        return self._end
+
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         """What the queue holds, chunk after chunk, without a gap: each begins where the one before ended.
 

@@ -81,25 +81,28 @@ class Intake:
         for buffer in self._buffers.values():
             buffer.take_back()
 
-    async def look(self, limit: int, timeout: float) -> list[Shown]:
-        """What comes next, ``limit`` messages at most; nothing when nothing came within ``timeout`` seconds."""
+    async def look(self, limit: int, timeout: float, gather: float = 0.0) -> list[Shown]:
+        """What comes next, ``limit`` messages at most; nothing when nothing came within ``timeout`` seconds.
+
+        Where there is less than that, and more is known to be on its way, it is waited for for ``gather`` seconds.
+        """
         if self._auto_commit:
             self.finish()
         for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:
             del self._buffers[queue]
         deadline = time.monotonic() + timeout
-        while not (shown := self._look(limit)):
-            self._arrived.clear()
-            try:
-                async with asyncio.timeout(deadline - time.monotonic()):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return self._look(limit)
+        while not (shown := self._look(limit)) and await self._arrival(deadline):
+            pass
+        deadline = time.monotonic() + gather
+        while gather and sum(len(each.chunk) for each in shown) < limit and self._growing():
+            if not await self._arrival(deadline):
+                break
+            shown = self._look(limit)
         return shown
 
-    async def take(self, limit: int, timeout: float) -> list[Chunk]:
+    async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
         """The same, given to the caller at once."""
-        return [shown.chunk for shown in await self.look(limit, timeout) if shown.hand(shown.chunk.stop)]
+        return [shown.chunk for shown in await self.look(limit, timeout, gather) if shown.hand(shown.chunk.stop)]
 
     def hand_out(self, everything: Sequence[Shown]) -> Iterator[MessageView]:
         """Message by message: each is given when it is asked for, and done when the next one is."""
@@ -117,6 +120,19 @@ class Intake:
     def _done(self, shown: Shown) -> None:
         if self._auto_commit:
             shown.buffer.finish()
+
+    async def _arrival(self, deadline: float) -> bool:
+        """Wait until something comes; False where nothing does until then."""
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _growing(self) -> bool:
+        return any(buffer.growing for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused)
 
     def _look(self, limit: int) -> list[Shown]:
         ready = [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
@@ -154,5 +170,6 @@ class Intake:
         async with aclosing(follower.chunks()) as chunks:
             async for chunk in chunks:
                 buffer.add(chunk)
+                buffer.end = follower.end
                 self._arrived.set()
                 await buffer.room.wait()

@@ -92,7 +92,7 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
     ) -> pa.RecordBatch:
         """The same as a record batch, without a Python object per message; its columns are those of Spark."""
         return self._inner._columns(
-            self._wait(self._inner._take(limit, timeout)), include_properties=include_properties
+            self._wait(self._inner._take(limit, timeout, litepull.GATHER)), include_properties=include_properties
         )
 
     def __iter__(self) -> Iterator[MessageView]:
