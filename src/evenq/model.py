@@ -59,7 +59,7 @@ def _utf16_units(text: str) -> array[int]:
     return array("H", text.encode(f"utf-16-{'le' if byteorder == 'little' else 'be'}", "surrogatepass"))
 
 
-class MessageQueue(msgspec.Struct, frozen=True, array_like=True):
+class MessageQueue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One queue of a topic on one broker. Ordered as Java orders it: topic, broker, queue id.
 
     >>> sorted([MessageQueue("t", "b", 10), MessageQueue("t", "b", 9), MessageQueue("t", "a", 11)])[0].broker
@@ -157,7 +157,7 @@ class Property:
 _SEPARATORS = re.compile("[\x01\x02]")
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to send.
 
     >>> Message("orders", b"...", tags="paid", keys=["o-1"]).keys
@@ -275,7 +275,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
         return datetime.fromtimestamp(self.born_timestamp / 1000, UTC)
 
 
-class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The receipt for a message: where it is, and under which ids.
 
     ``msg_id`` is the producer's own id (the unique key), ``offset_msg_id`` the broker's (address and log offset).
@@ -293,7 +293,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is SendStatus.SEND_OK
 
 
-class TransactionResult(SendResult, frozen=True, kw_only=True):
+class TransactionResult(SendResult, frozen=True, kw_only=True, gc=False):
     """The receipt for a half message, and what its sender decided about it."""
 
     state: TransactionState

@@ -57,7 +57,7 @@ _decode_json = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-class Command(msgspec.Struct):
+class Command(msgspec.Struct, gc=False):
     """A request or a response.
 
     ``ext`` holds the header fields as strings; :mod:`evenq.protocol.headers` gives them types.
