@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from evenq.protocol.codes import ResponseCode
 from tests.broker.peers import Peer
 from tests.clusters import brokers, route
 
@@ -70,6 +71,18 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, flush: str) -> No
             for number in range(turn * 50, turn * 50 + 50):
                 assert peer.put("orders", b"%d" % number).code == 0
             process.kill()
+
+
+def test_limits_are_set_on_the_command_line(tmp_path: Path) -> None:
+    limits = ["--max-message", "100", "--max-topic", "10", "--max-connections", "2"]
+    with serving(tmp_path, *limits) as (_, namesrv), Peer(brokers(namesrv)["broker-a"]) as peer:
+        assert peer.put("t" * 10, bytes(100)).code == ResponseCode.SUCCESS
+        assert peer.put("t" * 10, bytes(101)).code == ResponseCode.MESSAGE_ILLEGAL
+        assert peer.put("t" * 11).code == ResponseCode.INVALID_PARAMETER
+        address = "{}:{}".format(*peer.socket.getpeername())
+        with Peer(address) as second, Peer(address) as third:
+            assert second.put("orders").code == ResponseCode.SUCCESS
+            assert third.put("orders").code == ResponseCode.SYSTEM_BUSY
 
 
 @pytest.mark.slow

@@ -11,8 +11,11 @@ from typing import Annotated, Literal
 import typer
 
 from evenq.broker import BrokerSettings, Cluster
+from evenq.broker.server import Limits
 
 __all__ = ["serve"]
+
+_DEFAULT = BrokerSettings()
 
 
 def serve(
@@ -30,13 +33,30 @@ def serve(
     keep_bytes: Annotated[
         int | None, typer.Option(help="How much of them is kept, in files of 1 GiB that go as a whole; all by default.")
     ] = None,
+    max_message: Annotated[int, typer.Option(help="Bytes that a message may have.", min=1)] = _DEFAULT.max_message,
+    max_topic: Annotated[
+        int, typer.Option(help="Characters that a topic's name may have.", min=1)
+    ] = _DEFAULT.max_topic,
+    max_connections: Annotated[
+        int, typer.Option(help="Connections that each server takes.", min=1)
+    ] = _DEFAULT.limits.connections,
+    max_held: Annotated[
+        int, typer.Option(help="Bytes that each server holds for clients which do not read them.", min=1)
+    ] = _DEFAULT.limits.held,
 ) -> None:
     """Run a name server and brokers that RocketMQ clients can use.
 
     Prints `ready namesrv=HOST:PORT` when clients can connect. Stops cleanly on SIGINT and SIGTERM.
     """
     _raise_file_limit()
-    settings = BrokerSettings(flush=flush, keep_hours=keep_hours, keep_bytes=keep_bytes)
+    settings = BrokerSettings(
+        flush=flush,
+        keep_hours=keep_hours,
+        keep_bytes=keep_bytes,
+        max_message=max_message,
+        max_topic=max_topic,
+        limits=Limits(connections=max_connections, held=max_held),
+    )
     asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, settings))
 
 
