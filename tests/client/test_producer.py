@@ -7,11 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import evenq
 from evenq import HashSelector, Message, MessageQueue, Producer
+from evenq.broker import Cluster
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import EmbeddedCluster, cluster
 from tests.clusters import AnyCluster, create_topic
@@ -166,3 +168,32 @@ def test_a_message_that_no_broker_takes_is_refused_here(message: Message, compla
 def test_bad_settings_are_named(arguments: dict[str, object], complaint: str) -> None:
     with pytest.raises(evenq.ArgumentError, match=complaint):
         Producer(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_name_server_that_is_down_is_passed_over(any_cluster: AnyCluster, wide: str) -> None:
+    with Producer(f"127.0.0.1:1;{any_cluster.namesrv}") as producer:
+        assert producer.send(Message(wide, b"x")).ok
+
+
+def test_everything_works_over_ipv6(topic: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        servers = Cluster(tmp_path, host="::1", namesrv_port=0, broker_port=0)
+        await servers.start()
+        try:
+            assert servers.namesrv.startswith("[::1]:")
+            async with evenq.aio.Producer(servers.namesrv) as producer:
+                assert producer.client_id.startswith("::1@")
+                receipts = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(20)))
+            assert all(receipt.ok for receipt in receipts)
+            # an id holds the 16 bytes of an address
+            assert {(len(receipt.msg_id), len(receipt.offset_msg_id)) for receipt in receipts} == {(56, 56)}
+        finally:
+            await servers.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("topic", ["or ders", "t" * 128, "SCHEDULE_TOPIC_XXXX"])
+def test_a_topic_that_no_broker_takes_is_refused_here(any_cluster: AnyCluster, topic: str) -> None:
+    with Producer(any_cluster.namesrv) as producer, pytest.raises(evenq.ArgumentError, match=f"topic='{topic}'"):
+        producer.send(Message(topic, b"x"))
