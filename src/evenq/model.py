@@ -240,7 +240,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
     store_host: str
     commit_log_offset: int
     msg_id: str
-    properties: dict[str, str]
+    properties: Mapping[str, str]
     sys_flag: int = 0
     flag: int = 0
     body_crc: int = 0

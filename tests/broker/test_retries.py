@@ -94,7 +94,8 @@ def test_a_message_says_where_it_comes_from_first() -> None:
     group = Group()
     header = SendBack(offset=4096, group="billing", delay_level=0)
     again, properties = group.retries.sent_back(MESSAGE, header, group.config)
-    assert properties == MESSAGE.properties | {
+    assert properties == {
+        **MESSAGE.properties,
         "RETRY_TOPIC": "orders",
         "ORIGIN_MESSAGE_ID": MESSAGE.msg_id,
         "DELAY": "3",

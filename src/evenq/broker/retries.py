@@ -47,7 +47,7 @@ class Retries:
         dead = message.reconsume_times >= _limit(header.max_reconsume_times, group) or header.delay_level < 0
         level = 0 if dead else header.delay_level or _FIRST_LEVEL + message.reconsume_times
         properties = {Property.RETRY_TOPIC: message.topic, Property.ORIGIN_ID: message.msg_id}
-        properties |= message.properties | {Property.DELAY: str(level), Property.WAIT: "false"}
+        properties |= {**message.properties, Property.DELAY: str(level), Property.WAIT: "false"}
         again = stored_again(message, *self._place(group, dead), properties)
         return again._replace(reconsume_times=again.reconsume_times + 1, prepared_transaction_offset=0), properties
 

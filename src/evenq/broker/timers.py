@@ -211,10 +211,10 @@ class Timers:
         properties = message.properties
         if unit.kind & ROLL:
             rolled = int(properties.get(_ROLLED, "0")) + 1
-            self._store.append(stored_again(message, TIMER_TOPIC, 0, properties | {_ROLLED: str(rolled)}))
+            self._store.append(stored_again(message, TIMER_TOPIC, 0, {**properties, _ROLLED: str(rolled)}))
         elif not unit.kind & DELETE and f"{real[0]}+{message.unique_key}" not in self._taken_back:
             times = {_ENQUEUED: str(unit.written), _DEQUEUED: str(int(self._clock() * 1000))}
-            self._store.append(stored_again(message, *real, properties | times))
+            self._store.append(stored_again(message, *real, {**properties, **times}))
 
     # -- the rest
 

@@ -243,7 +243,7 @@ class Transactions:
 
     def _store_anew(self, half: _Half, message: MessageView) -> MessageView | None:
         half.checks += 1
-        properties = message.properties | {_CHECKS: str(half.checks), _FIRST_OFFSET: str(half.offsets[0])}
+        properties = {**message.properties, _CHECKS: str(half.checks), _FIRST_OFFSET: str(half.offsets[0])}
         stored = self._store.append(stored_again(message, HALF_TOPIC, 0, properties))
         self._note_ended(message)
         half.offsets.append(stored.queue_offset)

@@ -21,7 +21,7 @@ from evenq.protocol.batch import decode_batch
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.ids import host_text, message_id, pack_host
-from evenq.protocol.properties import decode_properties
+from evenq.protocol.properties import Properties, decode_properties
 
 __all__ = [
     "COMMIT_LOG_OFFSET_AT",
@@ -156,7 +156,7 @@ def _decode_usual(data: bytes, at: int, broker: str) -> MessageView | None:
         host_text(store_host),
         log_offset,
         message_id(store_host, log_offset),
-        decode_properties(data[topic_end + 2 : end].decode(errors="replace")),
+        Properties(data[topic_end + 2 : end]),
         sys_flag,
         flag,
         crc,
