@@ -5,6 +5,7 @@ import com.alibaba.fastjson2.JSONObject;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
@@ -36,11 +37,13 @@ final class Wire {
     }
 
     void messages(String actor, List<MessageExt> messages) {
+        Instant now = Instant.now(); // finer than a millisecond, for measurements
+        double at = now.getEpochSecond() + now.getNano() / 1e9;
         List<Object> views = new ArrayList<>(messages.size());
         for (MessageExt message : messages) {
             views.add(view(message));
         }
-        line(fields("type", "messages", "actor", actor, "at", System.currentTimeMillis() / 1000.0, "messages", views));
+        line(fields("type", "messages", "actor", actor, "at", at, "messages", views));
     }
 
     private void line(Object value) {

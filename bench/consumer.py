@@ -1,0 +1,215 @@
+"""How fast consumers are, next to Java's on the same real broker in the same run; and how soon messages are handed over.
+
+``python -m bench.consumer [--messages 300000] [--rounds 3] [--seconds 6]``. Bodies of 100 bytes, 8 queues on one
+broker. Each consumer reads the whole topic as a new group; Java and Python take turns, and each ratio is that of a
+round's neighbours, the median of the rounds. The first round warms up Java's compiler and does not count. Rates are of
+this machine as busy as it was: compare within one run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+import evenq
+from bench.filling import fill
+from evenq.model import Begin
+from tests.clusters import create_topic
+from tests.realmq import JavaHost, RealCluster
+from tests.waiting import wait_until
+
+TOPIC = "bench"
+QUEUES = 8
+RATE = 500
+
+# ours -> (Java's beside it, what the ratio should be at least)
+GOALS = {
+    "poll_arrow": ("Java lite pull", 2.5),
+    "poll": ("Java lite pull", 1.0),
+    "push, batches of 32": ("Java push", 1.0),
+    "push, a coroutine": ("Java push", 1.0),
+}
+
+
+def group() -> str:
+    return f"bench-{uuid.uuid4().hex[:12]}"
+
+
+class Counted:
+    """Counts from many threads; the rate is that from the first batch on, which does not count itself."""
+
+    def __init__(self, messages: int) -> None:
+        self._lock = threading.Lock()
+        self._messages = messages
+        self._count = self._first = 0
+        self._began = self._ended = 0.0
+        self.done = threading.Event()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            now = time.perf_counter()
+            if not self._count:
+                self._began, self._first = now, count
+            self._count += count
+            if self._count >= self._messages and not self.done.is_set():
+                self._ended = now
+                self.done.set()
+
+    @property
+    def rate(self) -> float:
+        return (self._messages - self._first) / (self._ended - self._began)
+
+
+def poll(namesrv: str, messages: int, take: Callable[[evenq.LitePullConsumer], int]) -> float:
+    counted = Counted(messages)
+    with evenq.LitePullConsumer(namesrv, group(), begin="first") as consumer:
+        consumer.subscribe(TOPIC)
+        while not counted.done.is_set():
+            counted.add(take(consumer))
+    return counted.rate
+
+
+def push(namesrv: str, messages: int) -> float:
+    counted = Counted(messages)
+    with evenq.PushConsumer(namesrv, group(), begin="first", batch=32) as consumer:
+        consumer.subscribe(TOPIC)
+        consumer.start(lambda batch: counted.add(len(batch)))
+        counted.done.wait()
+    return counted.rate
+
+
+def push_coroutine(namesrv: str, messages: int) -> float:
+    counted = Counted(messages)
+
+    async def handler(batch: list[evenq.MessageView]) -> None:
+        counted.add(len(batch))
+
+    async def scenario() -> None:
+        async with evenq.aio.PushConsumer(namesrv, group(), begin="first", batch=32) as consumer:
+            consumer.subscribe(TOPIC)
+            await consumer.start(handler)
+            await asyncio.to_thread(counted.done.wait)
+
+    asyncio.run(scenario())
+    return counted.rate
+
+
+def java(host: JavaHost, kind: str, namesrv: str, messages: int) -> float:
+    """Java's consumer with pulls of 32, which is the most that the broker gives; its listener only counts."""
+    make = host.push if kind == "push" else host.lite_pull
+    member = make(namesrv, group(), TOPIC, begin=Begin.FIRST, batch=32, count_only=True)
+    first = wait_until(lambda: total if (total := member.total()).count else None, "the first message")
+    began = time.time()
+    last = wait_until(lambda: total if (total := member.total()).count >= messages else None, "all", 300)
+    member.stop()
+    return (messages - first.count) / (last.last - began)
+
+
+def speed(cluster: RealCluster, host: JavaHost, messages: int, rounds: int) -> dict[str, list[float]]:
+    namesrv = cluster.namesrv
+    measures: dict[str, Callable[[], float]] = {
+        "poll_arrow": lambda: poll(namesrv, messages, lambda consumer: consumer.poll_arrow(5).num_rows),
+        "Java lite pull": lambda: java(host, "lite pull", namesrv, messages),
+        "poll": lambda: poll(namesrv, messages, lambda consumer: len(consumer.poll(5))),
+        "push, batches of 32": lambda: push(namesrv, messages),
+        "Java push": lambda: java(host, "push", namesrv, messages),
+        "push, a coroutine": lambda: push_coroutine(namesrv, messages),
+    }
+    for measure in measures.values():
+        measure()
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
+
+
+def print_speed(console: Console, found: dict[str, list[float]]) -> bool:
+    table = Table(title="Messages a second, 100-byte bodies, 8 queues, real broker")
+    table.add_column("consumer")
+    for heading in ("median", "best", "of Java's", "goal"):
+        table.add_column(heading, justify="right")
+    met = True
+    for name, rates in found.items():
+        row = [name, f"{statistics.median(rates):,.0f}", f"{max(rates):,.0f}"]
+        if name in GOALS:
+            beside, goal = GOALS[name]
+            ratio = statistics.median(own / other for own, other in zip(rates, found[beside], strict=True))
+            met &= ratio >= goal
+            row += [f"{ratio:.2f} ×", f"{goal}"]
+        table.add_row(*row)
+    console.print(table)
+    return met
+
+
+def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, list[float]]:
+    """From just before the send to the listener, at a steady rate, both groups at once on the same messages."""
+    topic = "latency"
+    create_topic(cluster.namesrv, topic, queues=QUEUES)
+    seen: dict[int, float] = {}
+
+    def handler(messages: list[evenq.MessageView]) -> None:
+        seen[int(messages[0].body)] = time.time()
+
+    member = host.push(cluster.namesrv, group(), topic, begin=Begin.FIRST)
+    with evenq.PushConsumer(cluster.namesrv, group(), begin="first") as consumer:
+        consumer.subscribe(topic)
+        consumer.start(handler)
+        member.wait_ready(QUEUES)
+        wait_until(lambda: len(consumer.queues) == QUEUES, "all queues")
+        sent: dict[int, float] = {}
+        with evenq.Producer(cluster.namesrv) as producer:
+            began = time.time()
+            for number in range(round(RATE * seconds)):
+                time.sleep(max(0.0, began + number / RATE - time.time()))
+                sent[number] = time.time()
+                producer.send_async(evenq.Message(topic, b"%d" % number))
+        wait_until(lambda: len(seen) == len(sent), "all messages in Python", 60)
+    received = {int(each.message.body): each.at for each in member.wait_for(len(sent))}
+    member.stop()
+    # the first second is for everybody to find their pace
+    counted = [number for number in sent if number >= RATE]
+    return {
+        "Java push": [received[number] - sent[number] for number in counted],
+        "push": [seen[number] - sent[number] for number in counted],
+    }
+
+
+def print_latency(console: Console, found: dict[str, list[float]]) -> bool:
+    table = Table(title=f"From send to listener at {RATE} messages a second, milliseconds")
+    table.add_column("consumer")
+    for heading in ("median", "p90", "p99"):
+        table.add_column(heading, justify="right")
+    for name, times in found.items():
+        cuts = statistics.quantiles(times, n=100)
+        table.add_row(name, *(f"{cuts[at - 1] * 1000:.2f}" for at in (50, 90, 99)))
+    console.print(table)
+    return statistics.median(found["push"]) <= statistics.median(found["Java push"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of the measurement of latency")
+    arguments = parser.parse_args()
+    console = Console()
+    with RealCluster(brokers=1, quick=False) as cluster, JavaHost(quick=False) as host:
+        create_topic(cluster.namesrv, TOPIC, queues=QUEUES)
+        fill(cluster.namesrv, TOPIC, arguments.messages)
+        met = [print_speed(console, speed(cluster, host, arguments.messages, arguments.rounds))]
+        met.append(print_latency(console, latency(cluster, host, arguments.seconds)))
+    sys.exit(0 if all(met) else 1)
+
+
+if __name__ == "__main__":
+    main()
