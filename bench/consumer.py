@@ -1,4 +1,4 @@
-"""How fast consumers are, next to Java's on the same real broker in the same run; and how soon messages are handed over.
+"""How fast consumers are, next to Java's on the same real broker in the same run, and how soon messages arrive.
 
 ``python -m bench.consumer [--messages 300000] [--rounds 3] [--seconds 6]``. Bodies of 100 bytes, 8 queues on one
 broker. Each consumer reads the whole topic as a new group; Java and Python take turns, and each ratio is that of a
