@@ -126,7 +126,7 @@ def test_the_value_travels_to_executors_and_shows_no_secret() -> None:
     [
         ({"subscribe": "t"}, "namesrv=None: this option is needed"),
         ({"namesrv": "a:1"}, "subscribe=None: say what to read: give one of subscribe, subscribePattern, assign"),
-        ({"namesrv": "a:1", "subscribe": " , "}, "subscribe=' , ': give the name of a topic"),
+        ({"namesrv": "a:1", "subscribe": " , "}, "subscribe=' , ': give a name, or several with commas"),
         ({"namesrv": "a:1", "subscribe": "or ders"}, "subscribe='or ders': topic 'or ders' has characters other"),
         (LEAST | {"subscribePattern": "x"}, "subscribePattern='x': say in one way what to read, not subscribe and su"),
         ({"namesrv": "a:1", "subscribePattern": "(x"}, r"subscribePattern='\(x': .* give a regular expression"),

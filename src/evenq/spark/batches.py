@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,8 @@ from evenq.client.reading import Chunk, QueueRange, RangeReader, raise_loss
 from evenq.client.session import Session
 from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.protocol.columns import decode_many
+from evenq.spark.deduplicate import Deduplicator
+from evenq.spark.marks import PROPERTY
 from evenq.spark.options import ReadOptions
 
 __all__ = ["on_loss", "record_batches"]
@@ -37,13 +40,48 @@ def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Genera
     with asyncio.Runner() as runner:
         session = runner.run(_open(options))
         try:
-            chunks = _patiently(session, options, ranges)
-            while came := runner.run(_gather(chunks)):
-                batch = _decode(options, came)
-                if len(batch):
-                    yield batch
+            if options.deduplicate:
+                for part in ranges:
+                    yield from _once(runner, session, options, part)
+            else:
+                yield from _all(runner, session, options, ranges)
         finally:
             runner.run(session.close())
+
+
+def _all(
+    runner: asyncio.Runner,
+    session: Session,
+    options: ReadOptions,
+    ranges: Sequence[QueueRange],
+    lost: Callable[[OffsetsLost], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    chunks = _patiently(session, options, ranges, lost or on_loss(options))
+    while came := runner.run(_gather(chunks)):
+        batch = _decode(options, came)
+        if len(batch):
+            yield batch
+
+
+def _once(runner: asyncio.Runner, session: Session, options: ReadOptions, part: QueueRange) -> Iterator[pa.RecordBatch]:
+    """The messages of one range without those that are there a second time."""
+    marked = replace(options, include_properties=True)
+
+    def earlier(low: int, high: int) -> list[str | None]:
+        # what is gone by now cannot be looked at, and is nobody's loss
+        found = _all(runner, session, marked, [QueueRange(part.queue, low, high)], lost=lambda loss: None)
+        return [mark for batch in found for mark in _marks(batch)]
+
+    seen = Deduplicator(part.start, earlier)
+    for batch in _all(runner, session, marked, [part]):
+        fresh = batch.filter(pa.array(seen.fresh(_marks(batch))))
+        if len(fresh):
+            yield fresh if options.include_properties else fresh.drop_columns(["properties"])
+
+
+def _marks(batch: pa.RecordBatch) -> list[str | None]:
+    found: list[str | None] = pc.map_lookup(batch.column("properties"), PROPERTY, "last").to_pylist()
+    return found
 
 
 def on_loss(options: ReadOptions) -> Callable[[OffsetsLost], None]:
@@ -59,7 +97,9 @@ async def _open(options: ReadOptions) -> Session:
     return options.connecting.session()
 
 
-async def _patiently(session: Session, options: ReadOptions, ranges: Iterable[QueueRange]) -> AsyncIterator[Chunk]:
+async def _patiently(
+    session: Session, options: ReadOptions, ranges: Iterable[QueueRange], lost: Callable[[OffsetsLost], None]
+) -> AsyncIterator[Chunk]:
     """Read the ranges. A broker that cannot be reached is waited for; then what it has counts as lost."""
     expression, expression_type = options.expression
     todo = deque(ranges)
@@ -70,7 +110,7 @@ async def _patiently(session: Session, options: ReadOptions, ranges: Iterable[Qu
             options.pull_group,
             expression=expression,
             expression_type=expression_type,
-            on_loss=on_loss(options),
+            on_loss=lost,
         )
         try:
             async for chunk in reader.read(list(todo)):

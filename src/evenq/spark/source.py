@@ -1,4 +1,4 @@
-"""``spark.read.format("rocketmq")`` and ``readStream``: what Spark finds, and where it gets readers and writers."""
+"""``format("rocketmq")``: what Spark finds by itself, and where it gets readers and writers."""
 
 # ruff: noqa: N802 (the names of methods are Spark's)
 
@@ -6,7 +6,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -14,6 +20,8 @@ from evenq.errors import ArgumentError
 from evenq.protocol import columns
 from evenq.spark.options import ReadOptions, read_options
 from evenq.spark.reader import BatchReader, StreamReader
+from evenq.spark.sinkoptions import WriteOptions, check_columns, write_options
+from evenq.spark.writer import BatchWriter, StreamWriter
 
 __all__ = ["RocketMQSource"]
 
@@ -43,6 +51,20 @@ class RocketMQSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self._check(schema)
         return StreamReader(self.checked)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise ArgumentError("mode", "overwrite", "messages cannot be taken back: write with mode('append')")
+        return BatchWriter(self._writing(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # the output mode complete is written as it comes, each result after the one before
+        return StreamWriter(self._writing(schema))
+
+    def _writing(self, schema: StructType) -> WriteOptions:
+        options = write_options(self.options)
+        check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options)
+        return options
 
     def _check(self, schema: StructType) -> None:
         if schema != self.schema():

@@ -22,6 +22,7 @@ __all__ = [
     "count",
     "group",
     "milliseconds",
+    "names",
     "offsets",
     "one_of",
     "pattern",
@@ -55,15 +56,19 @@ def topic(text: str) -> str:
     return text
 
 
-def topics(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
     """
-    >>> topics("orders, returns,orders")
+    >>> names("orders, returns,orders")
     ('orders', 'returns')
     """
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise ValueError("give the name of a topic, or several with commas between")
-    return tuple(map(topic, found))
+        raise ValueError("give a name, or several with commas between")
+    return found
+
+
+def topics(text: str) -> tuple[str, ...]:
+    return tuple(map(topic, names(text)))
 
 
 def pattern(text: str) -> str:
