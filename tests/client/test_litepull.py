@@ -253,7 +253,7 @@ def test_a_queue_changes_hands_when_what_was_given_of_it_is_done(
     held = {message.queue for message in given}
     assert not held & set(second.queues)
     found = given + poll_until([first, second], 400 - len(given))
-    assert len(second.queues) == QUEUES
+    wait_until(lambda: len(second.queues) == QUEUES, lambda: f"two queues for the second: {second.queues}")
     assert Counter(message.body for message in found).most_common(1)[0][1] == 1
     assert bodies(found) == numbered(400)
 
