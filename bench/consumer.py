@@ -151,37 +151,62 @@ def print_speed(console: Console, found: dict[str, list[float]]) -> bool:
     return met
 
 
-def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, list[float]]:
-    """From just before the send to the listener, at a steady rate, both groups at once on the same messages."""
-    topic = "latency"
-    create_topic(cluster.namesrv, topic, queues=QUEUES)
+def send_steadily(namesrv: str, topic: str, seconds: float) -> dict[int, float]:
+    """Send numbers at a steady rate; gives when each was about to be sent."""
+    sent: dict[int, float] = {}
+    with evenq.Producer(namesrv) as producer:
+        began = time.time()
+        for number in range(round(RATE * seconds)):
+            time.sleep(max(0.0, began + number / RATE - time.time()))
+            sent[number] = time.time()
+            producer.send_async(evenq.Message(topic, b"%d" % number))
+    return sent
+
+
+def java_latency(host: JavaHost, namesrv: str, topic: str, seconds: float) -> list[float]:
+    member = host.push(namesrv, group(), topic)
+    member.wait_ready(QUEUES)
+    sent = send_steadily(namesrv, topic, seconds)
+    seen = {int(each.message.body): each.at for each in member.wait_for(len(sent))}
+    member.stop()
+    return settled(sent, seen)
+
+
+def python_latency(namesrv: str, topic: str, seconds: float) -> list[float]:
     seen: dict[int, float] = {}
 
     def handler(messages: list[evenq.MessageView]) -> None:
         seen[int(messages[0].body)] = time.time()
 
-    member = host.push(cluster.namesrv, group(), topic, begin=Begin.FIRST)
-    with evenq.PushConsumer(cluster.namesrv, group(), begin="first") as consumer:
+    with evenq.PushConsumer(namesrv, group()) as consumer:
         consumer.subscribe(topic)
         consumer.start(handler)
-        member.wait_ready(QUEUES)
         wait_until(lambda: len(consumer.queues) == QUEUES, "all queues")
-        sent: dict[int, float] = {}
-        with evenq.Producer(cluster.namesrv) as producer:
-            began = time.time()
-            for number in range(round(RATE * seconds)):
-                time.sleep(max(0.0, began + number / RATE - time.time()))
-                sent[number] = time.time()
-                producer.send_async(evenq.Message(topic, b"%d" % number))
-        wait_until(lambda: len(seen) == len(sent), "all messages in Python", 60)
-    received = {int(each.message.body): each.at for each in member.wait_for(len(sent))}
-    member.stop()
-    # the first second is for everybody to find their pace
-    counted = [number for number in sent if number >= RATE]
-    return {
-        "Java push": [received[number] - sent[number] for number in counted],
-        "push": [seen[number] - sent[number] for number in counted],
-    }
+        sent = send_steadily(namesrv, topic, seconds)
+        wait_until(lambda: len(seen) == len(sent), "all messages", 60)
+    return settled(sent, seen)
+
+
+def settled(sent: dict[int, float], seen: dict[int, float]) -> list[float]:
+    """How long each took, without those of the first second: everybody finds their pace then."""
+    return [seen[number] - at for number, at in sent.items() if number >= RATE]
+
+
+def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, list[float]]:
+    """From just before the send to the listener, one consumer after the other, twice: they must not disturb each other.
+
+    The producer is ours each time, and in the process of our own consumer.
+    """
+    found: dict[str, list[float]] = {"Java push": [], "push": []}
+    for turn in range(2):
+        for name in found:
+            topic = f"latency-{turn}-{len(name)}"
+            create_topic(cluster.namesrv, topic, queues=QUEUES)
+            if name == "push":
+                found[name] += python_latency(cluster.namesrv, topic, seconds)
+            else:
+                found[name] += java_latency(host, cluster.namesrv, topic, seconds)
+    return found
 
 
 def print_latency(console: Console, found: dict[str, list[float]]) -> bool:
