@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from evenq.balance import StrategyLike
+from evenq.client.acl import Credentials
 from evenq.client.answers import Answers
 from evenq.client.buffer import Buffer
 from evenq.client.fixed import FixedQueues
@@ -22,6 +23,7 @@ from evenq.client.session import Session
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.client.starting import milliseconds
 from evenq.client.starts import Start
+from evenq.client.tls import TlsLike
 from evenq.client.unpacking import as_columns, as_messages
 from evenq.client.watching import AssignmentListener, QueuesListener, Watch
 from evenq.errors import ArgumentError, StateError
@@ -69,13 +71,17 @@ class LitePullConsumer:
         begin: str | datetime = "last",
         auto_commit: bool = True,
         flow_control: FlowControl = READ_AHEAD,
+        credentials: Credentials | None = None,
+        tls: TlsLike = None,
         timeouts: Timeouts | None = None,
         intervals: Intervals | None = None,
     ) -> None:
         self.group = checked_group(group)
         self._begin = begin
         self._limits = flow_control
-        self._session = Session(namesrv, instance=instance, timeouts=timeouts, intervals=intervals)
+        self._session = Session(
+            namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
+        )
         self._intake = Intake(self._session, group, self._subscription, auto_commit=auto_commit)
         self._watch = Watch(self._session)
         self._member = Member(
