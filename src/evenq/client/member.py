@@ -102,6 +102,11 @@ class Member(Generic[H]):
     def holdings(self) -> list[H]:
         return self._ownership.holdings
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that should be held is."""
+        return self.rebalancer.looked and self._shares.settled and not self._ownership.wanted
+
     def subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
         self._subscriptions[topic] = subscription(
             topic, expression, version=time.time_ns() // 1_000_000, expression_type=expression_type

@@ -100,6 +100,11 @@ class Ownership(Generic[H]):
             self._claiming = self._session.spawn(self._claim())
 
     @property
+    def wanted(self) -> list[MessageQueue]:
+        """What is to be held and is not yet."""
+        return list(self._wanted)
+
+    @property
     def leaving(self) -> list[MessageQueue]:
         """What was lost and is not let go yet."""
         return list(self._leaving)

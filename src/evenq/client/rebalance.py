@@ -64,6 +64,8 @@ class Rebalancer:
         # plans that had something to do, newest last; for listeners and for people who ask why
         self.on_plan: list[Callable[[Plan], None]] = []
         self.rounds = 0
+        # whether a look has come to its end: before that nothing is known of what should be held
+        self.looked = False
 
     def soon(self) -> None:
         """Something may have changed: look again at once."""
@@ -113,6 +115,7 @@ class Rebalancer:
         self._known = set(members)
         for topic, target in (await self._shares.targets(routes, members, mixed=self.mixed)).items():
             self._apply(plan(self._owner.held(topic), target))
+        self.looked = True
         if not self._shares.settled:
             self._again(UNSETTLED_PAUSE)
 

@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from evenq.client.reading import Chunk, QueueRange, RangeReader, raise_loss
 from evenq.client.session import Session
 from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
+from evenq.model import Property
 from evenq.protocol.columns import decode_many
+from evenq.protocol.names import RETRY
 from evenq.spark.deduplicate import Deduplicator
 from evenq.spark.marks import PROPERTY
 from evenq.spark.options import ReadOptions
@@ -158,18 +160,29 @@ async def _gather(chunks: AsyncIterator[Chunk]) -> list[Chunk]:
     return found
 
 
-def _decode(options: ReadOptions, chunks: Iterable[Chunk]) -> pa.RecordBatch:
+def _decode(options: ReadOptions, chunks: Sequence[Chunk]) -> pa.RecordBatch:
+    again = any(chunk.queue.topic.startswith(RETRY) for chunk in chunks)
     poisoned: list[RecordError] | None = None if options.fail_on_data_loss else []
     batch = decode_many(
         [chunk.body for chunk in chunks],
         brokers=[chunk.queue.broker for chunk in chunks],
-        include_properties=options.include_properties,
+        include_properties=options.include_properties or again,
         poisoned=poisoned,
     )
     for error in poisoned or ():
         log.warning("left out: %s", error)
+    if again and options.join:
+        batch = _as_sent(batch)
+    if again and not options.include_properties:
+        batch = batch.drop_columns(["properties"])
     tags = options.wanted_tags
     if tags:
         # the broker compares hashes of tags only
         batch = batch.filter(pc.is_in(batch.column("tags"), pa.array(sorted(tags))))
     return batch
+
+
+def _as_sent(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Messages that a member of the group gave back, under the topics that they were sent to."""
+    sent_to = pc.map_lookup(batch.column("properties"), Property.RETRY_TOPIC, "last")
+    return batch.set_column(0, batch.schema.field("topic"), pc.coalesce(sent_to, batch.column("topic")))

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from evenq.client.acl import Credentials
 from evenq.client.session import Session
-from evenq.client.settings import Intervals, Timeouts
+from evenq.client.settings import Timeouts
 from evenq.client.tls import Tls
 from evenq.errors import ArgumentError
 from evenq.spark import texts
@@ -59,11 +59,9 @@ class Connecting:
             patience=own["patience"],
         )
 
-    def session(self, *, intervals: Intervals | None = None) -> Session:
+    def session(self, *, timeouts: Timeouts | None = None) -> Session:
         """A new session. Lives in the running event loop."""
-        return Session(
-            self.namesrv, timeouts=self.timeouts, intervals=intervals, tls=self.tls, credentials=self.credentials
-        )
+        return Session(self.namesrv, timeouts=timeouts or self.timeouts, tls=self.tls, credentials=self.credentials)
 
 
 def _credentials(own: Mapping[str, Any]) -> Credentials | None:

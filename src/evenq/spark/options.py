@@ -111,6 +111,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     ending = _bound(values, _ENDS, Place.LATEST)
     if "group" not in texts and any(bound and Place.GROUP in places(bound) for bound in (starting, ending)):
         raise ArgumentError("group", None, "group as a bound needs the option group: name the consumer group")
+    if values["join"] and values["assigned"] is not None:
+        raise ArgumentError("assign", texts["assign"], "with group.join the group divides the queues: give subscribe")
     least, most = values["min_offsets_per_trigger"], values["max_offsets_per_trigger"]
     if least is not None and most is not None and least > most:
         raise ArgumentError("minOffsetsPerTrigger", least, f"give at most maxOffsetsPerTrigger, which is {most}")

@@ -26,6 +26,7 @@ from evenq.protocol.filters import EVERYTHING
 from evenq.spark.batches import on_loss, record_batches
 from evenq.spark.bounds import between
 from evenq.spark.lookup import Lookup
+from evenq.spark.membership import Membership, exit_on_sigterm
 from evenq.spark.offsets import Progress, by_topic
 from evenq.spark.options import ReadOptions
 from evenq.spark.planning import Pacing, advance, in_doubt, is_news, plan
@@ -107,7 +108,10 @@ class _Pushing:
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads in micro-batches. All that it must remember is in the offset values, which name their own start."""
+    """Reads in micro-batches. All that it must remember is in the offset values, which name their own start.
+
+    With ``group.join`` it reads the queues that the group gives to this query, from where the group is.
+    """
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options)
@@ -124,8 +128,15 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return Lookup(self.options, self._clock)
 
     @cached_property
+    def _membership(self) -> Membership:
+        exit_on_sigterm()
+        return Membership(self.options)
+
+    @cached_property
     def _initial(self) -> Progress:
         # asked for more than once: it must not move in between
+        if self.options.join:
+            return Progress.at({})
         ends = self._lookup.ends(self._lookup.queues(fresh=True))
         return Progress.at(self._lookup.find(self._starting, ends))
 
@@ -133,7 +144,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest(fresh=True)
+        queues = self._lookup.queues(fresh=True, lenient=True)
+        if self._join(queues):
+            self._membership.settled()
+        self._target = self._lookup.latest(queues, lenient=True)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self.options
@@ -144,21 +158,20 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        done = Progress.from_json(start)
+        before = Progress.from_json(start)
         # Spark comes here when the batch that ended at `start` is done, and tells commit() of it with the next one only
-        self._tell(done)
-        latest = self._target if self._target is not None else self._latest()
-        doubtful = in_doubt(done, latest)
-        earliest = self._lookup.earliest(doubtful, lenient=True)
-        latest = {queue: end for queue, end in latest.items() if queue not in doubtful or queue in earliest}
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ahead = advance(done, latest, earliest, most, on_loss(self.options))
+        done = self._held(before) if self.options.join else before
+        self._tell(before)
+        ahead = self._ahead(done, limit)
         at_once = self._target is not None or isinstance(limit, ReadAllAvailable)
-        if not is_news(done, ahead) or not (at_once or self._pacing.enough(ahead)):
-            # the same value again is how Spark is told that nothing is new
-            return start
-        self._pacing.went()
-        return ahead.to_json()
+        if is_news(done, ahead) and (at_once or self._pacing.enough(ahead)):
+            if self.options.join:
+                ahead = self._membership.begin(ahead)
+            if any(ahead.ranges) or not self.options.join:
+                self._pacing.went()
+                return ahead.to_json()
+        # the same value again is how Spark is told that nothing is new
+        return start
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return by_topic(self._latest())
@@ -170,15 +183,41 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._tell(Progress.from_json(end))
 
     def stop(self) -> None:
-        if "_lookup" in self.__dict__:
-            self._lookup.close()
+        for name in ("_membership", "_lookup"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
 
-    def _latest(self, *, fresh: bool = False) -> dict[MessageQueue, int]:
-        return self._lookup.latest(self._lookup.queues(fresh=fresh, lenient=True), lenient=True)
+    def _held(self, before: Progress) -> Progress:
+        """The queues that are ours now, and where each goes on."""
+        joined = self._join(self._lookup.queues(lenient=True))
+        return Progress.at(self._membership.offsets(before) if joined else {})
+
+    def _join(self, queues: Iterable[MessageQueue]) -> bool:
+        """Take part in the group with the topics that there are; False while there are none."""
+        topics = {*(self.options.topics or ()), *(queue.topic for queue in queues)}
+        if not (self.options.join and topics):
+            return False
+        self._membership.join(topics)
+        return True
+
+    def _ahead(self, done: Progress, limit: ReadLimit) -> Progress:
+        """What there is to read."""
+        latest = self._target if self._target is not None else self._latest(done)
+        if self.options.join:
+            latest = {queue: end for queue, end in latest.items() if queue in done.reached}
+        doubtful = in_doubt(done, latest)
+        earliest = self._lookup.earliest(doubtful, lenient=True)
+        latest = {queue: end for queue, end in latest.items() if queue not in doubtful or queue in earliest}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return advance(done, latest, earliest, most, on_loss(self.options))
+
+    def _latest(self, done: Progress | None = None) -> dict[MessageQueue, int]:
+        queues = done.reached if self.options.join and done is not None else self._lookup.queues(lenient=True)
+        return self._lookup.latest(queues, lenient=True)
 
     def _tell(self, done: Progress) -> None:
-        """Show the group how far the query is."""
-        if self.options.group is None:
+        """Show the group how far the query is. A member does that by itself."""
+        if self.options.group is None or self.options.join:
             return
         # a broker learns of the group by its pulls: where nothing was read it would not know it
         news = {queue: offset for queue, offset in done.moved.items() if self._told.get(queue) != offset}
