@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError, ProtocolError
-from evenq.protocol.batch import BatchEntry, decode_batch, encode_batch
+from evenq.protocol.batch import BODY_AT, BatchEntry, decode_batch, encode_batch, split_batch
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import decode_properties
 from evenq.protocol.records import decode_messages, encode_record
@@ -28,6 +28,17 @@ def test_what_java_wrote(vector: dict[str, Any]) -> None:
 @given(batches)
 def test_there_and_back(found: list[BatchEntry]) -> None:
     assert decode_batch(encode_batch(found)) == found
+
+
+@given(batches)
+def test_parts_are_where_the_messages_are(found: list[BatchEntry]) -> None:
+    data = encode_batch(found)
+    parts = split_batch(data)
+    ends = [end for _, _, end, _ in parts]
+    assert [start for start, _, _, _ in parts] == [0, *ends][: len(parts)]
+    assert [
+        (data[start + BODY_AT : tail], data[tail + 2 : end].decode(), flag) for start, tail, end, flag in parts
+    ] == [(entry.body, entry.properties, entry.flag) for entry in found]
 
 
 @given(mutations(batches.map(encode_batch)))

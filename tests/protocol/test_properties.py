@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenq.protocol.properties import decode_properties, encode_properties
+from evenq.protocol.properties import decode_properties, encode_properties, find_property
 
 words = st.text(st.characters(exclude_characters="\x01\x02"), min_size=1, max_size=10)
 
@@ -26,3 +26,13 @@ def test_there_and_back(properties: dict[str, str]) -> None:
 )
 def test_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
     assert decode_properties(text) == properties
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab", "ba", "\x01", "\x02", "\x01\x02", "é", "\0"]), max_size=14).map("".join)
+)
+def test_one_of_them_is_found_as_if_all_were_read(text: str) -> None:
+    found = decode_properties(text)
+    for name in ("a", "b", "ab"):
+        value = find_property(text.encode(), name.encode())
+        assert (value and value.decode()) == found.get(name)

@@ -13,10 +13,13 @@ import msgspec
 
 from evenq.errors import ArgumentError, ProtocolError
 
-__all__ = ["BatchEntry", "decode_batch", "encode_batch", "encode_entry"]
+__all__ = ["BODY_AT", "BatchEntry", "BatchPart", "decode_batch", "encode_batch", "encode_entry", "split_batch"]
 
 _HEAD = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
+
+# where the body is in a message of a batch
+BODY_AT = _HEAD.size
 
 
 class BatchEntry(msgspec.Struct, frozen=True, gc=False):
@@ -46,22 +49,34 @@ def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
     return b"".join([encode_entry(entry.body, entry.properties, entry.flag) for entry in entries])
 
 
-def decode_batch(data: bytes) -> list[BatchEntry]:
-    """Read the body of a batch. What does not fit together is a ProtocolError that names the position."""
-    entries: list[BatchEntry] = []
+# Where one message of a batch is: its start, the end of its body (where the size of its properties stands), its end;
+# and its flag.
+BatchPart = tuple[int, int, int, int]
+
+
+def split_batch(data: bytes) -> list[BatchPart]:
+    """Where the messages of a batch are. What does not fit together is a ProtocolError that names the position."""
+    parts: list[BatchPart] = []
+    head, short = _HEAD.unpack_from, _SHORT.unpack_from
     at, end = 0, len(data)
     while at < end:
         if end - at < _HEAD.size + 2:
             raise ProtocolError(f"a batch of {end} bytes is cut off at {at}")
-        size, _, _, flag, body_size = _HEAD.unpack_from(data, at)
-        body_at = at + _HEAD.size
-        tail_at = body_at + body_size + 2
-        if body_size < 0 or tail_at > end:
+        size, _, _, flag, body_size = head(data, at)
+        tail = at + BODY_AT + body_size
+        if body_size < 0 or tail + 2 > end:
             raise ProtocolError(f"a message of {size} bytes at {at} of a batch of {end} has a body of {body_size}")
-        (tail_size,) = _SHORT.unpack_from(data, tail_at - 2)
-        if tail_size < 0 or tail_at + tail_size != at + size or at + size > end:
+        (tail_size,) = short(data, tail)
+        if tail_size < 0 or tail + 2 + tail_size != at + size or at + size > end:
             raise ProtocolError(f"a message of {size} bytes at {at} of a batch of {end} has properties of {tail_size}")
-        text = data[tail_at : tail_at + tail_size].decode(errors="replace")
-        entries.append(BatchEntry(data[body_at : tail_at - 2], text, flag))
+        parts.append((at, tail, at + size, flag))
         at += size
-    return entries
+    return parts
+
+
+def decode_batch(data: bytes) -> list[BatchEntry]:
+    """Read the body of a batch. What does not fit together is a ProtocolError that names the position."""
+    return [
+        BatchEntry(data[start + BODY_AT : tail], data[tail + 2 : end].decode(errors="replace"), flag)
+        for start, tail, end, flag in split_batch(data)
+    ]

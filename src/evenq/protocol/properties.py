@@ -65,3 +65,19 @@ class Properties(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return repr(self._all())
+
+
+def find_property(wire: bytes, name: bytes) -> bytes | None:
+    """One property of the wire form, without reading the others: what :func:`decode_properties` would have found.
+
+    >>> find_property(b"KEYS\\x01o-1\\x02TAGS\\x01paid\\x02", b"TAGS")
+    b'paid'
+    """
+    mark, end = name + b"\x01", len(wire)
+    while (at := wire.rfind(mark, 0, end)) >= 0:
+        if at == 0 or wire[at - 1] == 2:
+            value = wire[at + len(mark) :].partition(b"\x02")[0]
+            if value:
+                return value
+        end = at + len(mark) - 1
+    return None

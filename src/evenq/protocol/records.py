@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from zlib import crc32
 
-from evenq.errors import ArgumentError, ProtocolError, RecordError
+from evenq.errors import ProtocolError, RecordError
 from evenq.model import MessageView
 from evenq.protocol.batch import decode_batch
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
-from evenq.protocol.ids import host_text, message_id, pack_host
+from evenq.protocol.ids import host_text, message_id
 from evenq.protocol.properties import Properties, decode_properties
+from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm, body_crc
 
 __all__ = [
     "COMMIT_LOG_OFFSET_AT",
@@ -37,8 +37,6 @@ __all__ = [
     "split_records",
 ]
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
 # What fills the end of a commit log file; never sent to anyone.
 MAGIC_BLANK = 0xCBD43194
 
@@ -66,11 +64,6 @@ _FIXED = {
     for flags in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
 }
 _FIXED_V4 = _FIXED[0]
-
-
-def body_crc(body: bytes) -> int:
-    """The checksum of a body as it is stored (compressed, if it is): Java drops the sign bit."""
-    return crc32(body) & 0x7FFFFFFF
 
 
 def split_records(body: bytes) -> list[int]:
@@ -285,34 +278,16 @@ def encode_record(
     prepared_transaction_offset: int = 0,
     crc: int | None = None,
 ) -> bytes:
-    """The record of one message. ``body`` is stored as it is, so compress it first and say so in ``sys_flag``;
-    the bits for IPv6 hosts are set here, and ``crc`` is computed unless given. ``properties`` are in wire form.
-    """
-    name, tail = topic.encode(), properties.encode()
-    if len(tail) > 0x7FFF:
-        raise ArgumentError("properties", f"{len(tail)} bytes", "all properties together may have 32767 bytes")
-    if not 0 < len(name) <= 0x7FFF:
-        raise ArgumentError("topic", topic, "a topic has at least one character and at most 32767 bytes")
-    born, store = pack_host(born_host), pack_host(store_host)
-    hosts = (_BORN_V6 if len(born) == 20 else 0) | (_STORE_V6 if len(store) == 20 else 0)
-    magic, length = (MAGIC_V1, _TOPIC_V1) if len(name) <= 0x7F else (MAGIC_V2, _SHORT)
-    fixed = _FIXED[hosts]
-    size = fixed.size + len(body) + length.size + len(name) + 2 + len(tail)
-    head = fixed.pack(
-        size,
-        magic,
-        body_crc(body) if crc is None else crc,
-        queue_id,
-        flag,
-        queue_offset,
-        commit_log_offset,
-        sys_flag & ~_HOSTS_V6 | hosts,
-        born_timestamp,
-        born,
-        store_timestamp,
-        store,
-        reconsume_times,
-        prepared_transaction_offset,
-        len(body),
+    """The record of one message by itself; see :class:`RecordForm`. ``properties`` are in wire form."""
+    form = RecordForm(
+        topic=topic,
+        queue_id=queue_id,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_timestamp=store_timestamp,
+        store_host=store_host,
+        sys_flag=sys_flag,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
     )
-    return b"".join((head, body, length.pack(len(name)), name, _SHORT.pack(len(tail)), tail))
+    return form.record(body, properties.encode(), queue_offset, commit_log_offset, flag=flag, crc=crc)

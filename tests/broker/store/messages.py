@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evenq.broker.store.store import Incoming, Store
 from evenq.model import MessageView
+from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages
 
-__all__ = ["LOG_FILE", "bodies", "incoming", "open_store", "read_all"]
+__all__ = ["LOG_FILE", "batch", "bodies", "incoming", "open_store", "read_all"]
 
 LOG_FILE = 4096
 HOST = "127.0.0.1:10911"
@@ -24,6 +26,11 @@ def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tag
     properties = {"KEYS": "k"} | ({"TAGS": tags} if tags else {})
     content = body.encode() if isinstance(body, str) else body
     return Incoming(topic, queue_id, content, encode_properties(properties), tags, 1_699_999_999_000, "10.0.0.7:4711")
+
+
+def batch(entries: Sequence[BatchEntry]) -> Incoming:
+    """Messages that are stored together."""
+    return incoming(encode_batch(entries))._replace(properties="")
 
 
 def read_all(store: Store, topic: str = "orders", queue_id: int = 0) -> list[MessageView]:

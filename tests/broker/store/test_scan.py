@@ -82,3 +82,17 @@ def test_any_changed_byte_of_the_body_is_noticed() -> None:
         damaged = bytearray(whole)
         damaged[at] ^= 1
         assert read_entry(bytes(damaged), 0, 4096) is None
+
+
+def test_a_zero_byte_within_properties_is_no_damage() -> None:
+    entry = read_entry(record(properties="TAGS\x01pa\0id\x02"), 0, 4096)
+    assert entry is not None
+    assert entry.tags_code == tag_code("pa\0id")
+
+
+def test_a_sector_that_never_reached_the_disk_is_noticed() -> None:
+    whole = record(body=b"b" * 700, properties="KEYS\x01" + "k" * 2000 + "\x02")
+    for sector in range(0, len(whole), 512):
+        torn = whole[:sector] + bytes(512) + whole[sector + 512 :]
+        assert read_entry(torn[: len(whole)], 0, 4096) is None
+    assert read_entry(whole, 0, 4096) is not None

@@ -8,9 +8,10 @@ import pytest
 from evenq.broker.store.segments import Segment
 from evenq.broker.store.store import ReadStatus, Store
 from evenq.errors import ArgumentError
+from evenq.protocol.batch import BatchEntry
 from evenq.protocol.filters import tag_code
 from evenq.protocol.records import decode_messages
-from tests.broker.store.messages import HOST, LOG_FILE, bodies, incoming, open_store, read_all
+from tests.broker.store.messages import HOST, LOG_FILE, batch, bodies, incoming, open_store, read_all
 
 
 @pytest.fixture
@@ -38,16 +39,42 @@ def test_offsets_count_by_queue(store: Store) -> None:
 
 def test_a_batch_stands_together(store: Store) -> None:
     store.append(incoming("before"))
-    stored = store.append_all([incoming(str(number)) for number in range(5)])
-    assert [place.queue_offset for place in stored] == [1, 2, 3, 4, 5]
-    assert bodies(store) == [b"before", b"0", b"1", b"2", b"3", b"4"]
+    entries = [BatchEntry(b"%d" % number, f"KEYS\x01k{number}\x02", number) for number in range(5)]
+    stored = store.append_batch(batch(entries))
+    messages = read_all(store)[1:]
+    assert stored.queue_offset == 1
+    assert [message.commit_log_offset for message in messages] == stored.log_offsets
+    assert [(message.body, message.keys[0], message.flag) for message in messages] == [
+        (b"0", "k0", 0), (b"1", "k1", 1), (b"2", "k2", 2), (b"3", "k3", 3), (b"4", "k4", 4)
+    ]  # fmt: skip
+    assert (messages[0].born_host, messages[0].store_timestamp) == ("10.0.0.7:4711", 1_700_000_000_000)
+
+
+def test_a_batch_is_stored_as_its_messages_would_be(tmp_path: Path) -> None:
+    entries = [BatchEntry(b"x" * number, f"KEYS\x01k\x02TAGS\x01t{number % 2}\x02") for number in range(8)]
+    one, other = open_store(tmp_path / "one"), open_store(tmp_path / "other")
+    one.append_batch(batch(entries))
+    for number in range(8):
+        other.append(incoming(b"x" * number, tags=f"t{number % 2}"))
+    for opened in (one, other):
+        opened.close()
+    for name in ("commitlog", "consumequeue/orders/0"):
+        (mine,), (its,) = (list((tmp_path / place / name).iterdir()) for place in ("one", "other"))
+        assert mine.read_bytes() == its.read_bytes()
 
 
 def test_a_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(store: Store) -> None:
     store.append(incoming(b"x" * (LOG_FILE - 400)))
-    stored = store.append_all([incoming(b"y" * 100) for _ in range(3)])
-    assert stored[0].log_offset == LOG_FILE
+    stored = store.append_batch(batch([BatchEntry(b"y" * 100)] * 3))
+    assert stored.log_offsets[0] == LOG_FILE
     assert len(bodies(store)) == 4
+
+
+def test_tags_of_a_batch_can_be_filtered(store: Store) -> None:
+    tags = ["", "TAGS\x01paid\x02", "KEYS\x01TAGS\x02", "KEYS\x01k\x02TAGS\x01paid\x02", "XTAGS\x01paid\x02"]
+    store.append_batch(batch([BatchEntry(b"%d" % number, text) for number, text in enumerate(tags)]))
+    found = store.read("orders", 0, 0, 32, 1 << 20, {tag_code("paid")})
+    assert [message.body for message in decode_messages(found.body)] == [b"1", b"3"]
 
 
 def test_more_than_a_file_is_refused(store: Store) -> None:

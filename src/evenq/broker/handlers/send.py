@@ -16,6 +16,8 @@ Not implemented
 from __future__ import annotations
 
 import random
+import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenq.broker.handlers.recalls import RecallHandle
@@ -25,7 +27,6 @@ from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.store import Incoming, Stored
 from evenq.model import Property
 from evenq.protocol import headers
-from evenq.protocol.batch import decode_batch
 from evenq.protocol.bodies import TopicConfig
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -52,8 +53,6 @@ _MAX_PROPERTIES = 0x7FFF
 _UNIQUE_ID = f"{Property.UNIQUE_KEY}\x01{'0' * 56}\x02"
 
 _END = "\x02"
-_TAGS = "TAGS\x01"
-_SEPARATED_TAGS = "\x02TAGS\x01"
 
 
 class Sending:
@@ -143,33 +142,34 @@ class Sending:
     ) -> Command | None:
         if header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
-        entries = decode_batch(request.body)
-        if not entries:
+        if not request.body:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-        stored = self._broker.store.append_all(
-            [
-                Incoming(
-                    header.topic,
-                    queue_id,
-                    entry.body,
-                    entry.properties,
-                    _tags_of(entry.properties),
-                    header.born_timestamp,
-                    connection.address,
-                    entry.flag,
-                    header.sys_flag,
-                    header.reconsume_times or 0,
-                )
-                for entry in entries
-            ]
+        stored = self._broker.store.append_batch(
+            Incoming(
+                header.topic,
+                queue_id,
+                request.body,
+                "",
+                None,
+                header.born_timestamp,
+                connection.address,
+                0,
+                header.sys_flag,
+                header.reconsume_times or 0,
+            )
         )
         ext = {
-            "msgId": ",".join([self._message_id(place) for place in stored]),
+            "msgId": self._message_ids(stored.log_offsets),
             "queueId": str(queue_id),
-            "queueOffset": str(stored[0].queue_offset),
+            "queueOffset": str(stored.queue_offset),
             **_TRACE,
         }
         return self._broker.answer_when_durable(request.reply(ext=ext), connection)
+
+    def _message_ids(self, log_offsets: Sequence[int]) -> str:
+        """The ids of many messages, by commas."""
+        offsets = struct.pack(f">{len(log_offsets)}q", *log_offsets).hex(",", 8).upper()
+        return self._id_prefix + offsets.replace(",", f",{self._id_prefix}")
 
     def _message_id(self, stored: Stored) -> str:
         return f"{self._id_prefix}{stored.log_offset:016X}"
@@ -211,11 +211,3 @@ class Sending:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL, f"the properties have {len(text.encode())} bytes, over the limit {room}"
             )
-
-
-def _tags_of(properties: str) -> str | None:
-    """The tags in properties of the wire form, without reading all of them."""
-    at = 0 if properties.startswith(_TAGS) else properties.find(_SEPARATED_TAGS) + 1
-    if at == 0 and not properties.startswith(_TAGS):
-        return None
-    return properties[at + len(_TAGS) :].partition(_END)[0] or None

@@ -56,8 +56,12 @@ class ConsumeQueue:
         self.max = self._written = bisect_left(range(self.max), 1, lo=self.min, key=lambda at: self.unit(at)[1] <= 0)
 
     def append(self, log_offset: int, size: int, tags_code: int) -> None:
-        self._pending += UNIT.pack(log_offset, size, tags_code)
-        self.max += 1
+        self.extend(UNIT.pack(log_offset, size, tags_code))
+
+    def extend(self, units: bytes) -> None:
+        """Add units as they are stored."""
+        self._pending += units
+        self.max += len(units) // UNIT.size
         if len(self._pending) >= _WRITE_AT:
             self.write_out()
 

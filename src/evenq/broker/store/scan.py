@@ -10,7 +10,7 @@ from evenq.broker.store.commitlog import BLANK_MAGIC
 from evenq.broker.store.lineage import source_of
 from evenq.protocol.filters import tag_code
 from evenq.protocol.flags import SysFlag
-from evenq.protocol.properties import decode_properties
+from evenq.protocol.properties import find_property
 from evenq.protocol.records import MAGIC_V1, MAGIC_V2, body_crc
 
 __all__ = ["BLANK", "Entry", "read_entry", "store_time"]
@@ -20,6 +20,9 @@ _BORN_AT = _HEAD.size + 8
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
+
+# the least that a disk writes at a time
+_EMPTY_SECTOR = bytes(512)
 
 _BORN_V6 = int(SysFlag.BORN_HOST_V6)
 _STORE_V6 = int(SysFlag.STORE_HOST_V6)
@@ -47,7 +50,7 @@ def read_entry(data: mmap.mmap | bytes, at: int, log_offset: int) -> Entry | Non
     """The record at ``at``, which says of itself that it is at ``log_offset``; None where no whole record is.
 
     Whole means: the lengths fit together, the body has its checksum, and nothing of the rest is missing. A write that
-    was cut off leaves zeros, which neither a topic nor properties hold.
+    was cut off leaves zeros at its end, or in a whole sector of the disk. Neither topics nor properties hold such.
     """
     room = len(data) - at
     if room < 8:
@@ -76,13 +79,16 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
     topic, tail = record[topic_at : tail_at - 2], record[tail_at:]
     if own_offset != log_offset or body_size < 0 or tail_at + tail_size != size:
         return None
-    if 0 in topic or 0 in tail or body_crc(record[body_at : body_at + body_size]) != crc:
+    if 0 in topic or tail.endswith(b"\0") or _EMPTY_SECTOR in tail:
         return None
-    tags = decode_properties(tail.decode()).get("TAGS")
+    if body_crc(record[body_at : body_at + body_size]) != crc:
+        return None
+    tags = find_property(tail, b"TAGS")
+    code = tag_code(tags.decode(errors="replace")) if tags else 0
     (stored,) = _LONG.unpack_from(record, stored_at)
     (prepared,) = _LONG.unpack_from(record, body_at - 12)
     source = source_of(prepared, sys_flag)
-    return Entry(size, topic.decode(), queue_id, queue_offset, tag_code(tags), stored, sys_flag, source)
+    return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, source)
 
 
 def store_time(record: bytes) -> int:

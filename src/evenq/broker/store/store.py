@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +26,13 @@ from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
+from evenq.protocol.batch import BatchPart, split_batch
 from evenq.protocol.filters import tag_code
-from evenq.protocol.records import MIN_RECORD, decode_messages, encode_record
+from evenq.protocol.properties import find_property
+from evenq.protocol.recordform import RecordForm
+from evenq.protocol.records import MIN_RECORD, decode_messages
 
-__all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored"]
+__all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored", "StoredBatch"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,18 @@ _MAX_SCAN = 16_000
 
 
 _tag_code = lru_cache(4096)(tag_code)
+
+
+@lru_cache(4096)
+def _wire_tag_code(tags: bytes | None) -> int:
+    return tag_code(tags.decode(errors="replace") if tags else None)
+
+
+def _tag_codes(batch: bytes, parts: Iterable[BatchPart]) -> Iterable[int]:
+    """The hash of each message's tag."""
+    if b"TAGS\x01" not in batch:
+        return repeat(0)
+    return [_wire_tag_code(find_property(batch[tail + 2 : end], b"TAGS")) for _, tail, end, _ in parts]
 
 
 class Incoming(NamedTuple):
@@ -63,6 +79,13 @@ class Stored(NamedTuple):
 
     queue_offset: int
     log_offset: int
+
+
+class StoredBatch(NamedTuple):
+    """Where the messages of a batch are: the offset of the first in its queue, and all places in the commit log."""
+
+    queue_offset: int
+    log_offsets: list[int]
 
 
 class ReadStatus(Enum):
@@ -158,54 +181,60 @@ class Store:
 
     def append(self, message: Incoming) -> Stored:
         """Store one message. It survives this process after the next :meth:`settle`, the machine after a sync."""
-        return self.append_all((message,))[0]
-
-    def append_all(self, messages: Sequence[Incoming]) -> list[Stored]:
-        """Store messages of one queue, directly one behind the other."""
-        queue = self.queue(messages[0].topic, messages[0].queue_id)
+        queue = self.queue(message.topic, message.queue_id)
         now = int(self._clock() * 1000)
-        records = self._encode(messages, queue.max, now)
-        size = sum(map(len, records))
+        form = self._form(message, now)
+        properties = message.properties.encode()
+        size = form.overhead + len(message.body) + len(properties)
+        self._make_room(size)
+        stored = Stored(queue.max, self.log.end)
+        record = form.record(message.body, properties, *stored, flag=message.flag)
+        delayed = message.topic == SCHEDULE_TOPIC
+        code = self.levels.due(message.queue_id + 1, now) if delayed else _tag_code(message.tags)
+        queue.append(stored.log_offset, size, code)
+        self._take(record, queue, now)
+        return stored
+
+    def append_batch(self, batch: Incoming) -> StoredBatch:
+        """Store the messages of a batch, which is the body of ``batch``, directly one behind the other."""
+        queue = self.queue(batch.topic, batch.queue_id)
+        now = int(self._clock() * 1000)
+        form = self._form(batch, now)
+        parts = split_batch(batch.body)
+        sizes = form.sizes(parts)
+        self._make_room(sum(sizes))
+        *offsets, _ = accumulate(sizes, initial=self.log.end)
+        stored = StoredBatch(queue.max, offsets)
+        records = form.batch(batch.body, parts, *stored)
+        queue.extend(b"".join(map(UNIT.pack, offsets, sizes, _tag_codes(batch.body, parts))))
+        self._take(records, queue, now)
+        return stored
+
+    def _form(self, message: Incoming, now: int) -> RecordForm:
+        return RecordForm(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_timestamp=now,
+            store_host=self._store_host,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )
+
+    def _make_room(self, size: int) -> None:
+        """Go on in the next file where records of this size, which stand together, do not fit into this one."""
         if not self.log.fits(size):
             if size > self.log.largest:
                 raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
             self.log.roll()
-            records = self._encode(messages, queue.max, now)
-        due = self.levels.due(queue.queue_id + 1, now) if queue.topic == SCHEDULE_TOPIC else None
-        stored = []
-        for message, record in zip(messages, records, strict=True):
-            stored.append(Stored(queue.max, self.log.end))
-            queue.append(self.log.end, len(record), _tag_code(message.tags) if due is None else due)
-            self.log.append(record)
+
+    def _take(self, records: bytes, queue: ConsumeQueue, now: int) -> None:
+        self.log.append(records)
         self._last_time = now
         self._dirty.add(queue)
         self._arrived[queue.topic, queue.queue_id] = None
-        return stored
-
-    def _encode(self, messages: Sequence[Incoming], queue_offset: int, now: int) -> list[bytes]:
-        records: list[bytes] = []
-        log_offset = self.log.end
-        for message in messages:
-            record = encode_record(
-                topic=message.topic,
-                body=message.body,
-                queue_id=message.queue_id,
-                queue_offset=queue_offset,
-                commit_log_offset=log_offset,
-                born_timestamp=message.born_timestamp,
-                born_host=message.born_host,
-                store_timestamp=now,
-                store_host=self._store_host,
-                properties=message.properties,
-                sys_flag=message.sys_flag,
-                flag=message.flag,
-                reconsume_times=message.reconsume_times,
-                prepared_transaction_offset=message.prepared_transaction_offset,
-            )
-            records.append(record)
-            queue_offset += 1
-            log_offset += len(record)
-        return records
 
     def settle(self) -> Collection[tuple[str, int]]:
         """Hand everything appended to the system; the queues that got messages since the last time.

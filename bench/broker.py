@@ -1,0 +1,188 @@
+"""How fast the embedded broker serves, next to the real Java broker in the same run, with the same client.
+
+``python -m bench.broker [rounds, default 5]``. Bodies of 100 bytes, 8 queues, one connection that does not wait for
+answers. The brokers take turns, so that what else the machine does hits both: rates are the median of all rounds, and
+ratios the median of the ratios within a round. The processor's time that a message costs each broker stands beside it.
+
+``python -m bench.broker growth [millions, default 5]`` fills the embedded broker: what messages cost as they become
+more, the memory of the process, and how long it takes to be ready again after a kill.
+
+Both exit with 1 where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.load import batches, pulls, pump, singles
+from tests.clusters import brokers, create_topic
+from tests.realmq import RealCluster
+
+SINGLES, BATCHES = "singles", "batches"
+QUEUES = 8
+SIZE = 100
+PER_BATCH = 100
+MILLION = 1_000_000
+# rounds that do not count: Java gets fast by doing it
+WARM_UP = 2
+
+# our rate over Java's, at least
+GOALS = {"single sends": 0.5, "batches of 100": 1.0, "pulls of 32": 1.0, "pulls of 4096": 1.0}
+# what growth may lead to
+MOST_MEMORY = 300
+MOST_RESTART = 2.0
+MOST_GROWTH = 1.15
+MOST_IDLE = 120
+MOST_START = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker's address, and its process."""
+
+    address: str
+    pid: int
+
+    def cpu(self) -> float:
+        """Seconds of the processor that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """MiB that are its own: the files that it has mapped are the system's."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return sum(int(size) for size in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status)) / 1024
+
+    def resident(self) -> float:
+        """MiB with everything that happens to be in memory for it."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Messages a second, and microseconds of the broker's processor for each."""
+
+    rate: float
+    cpu: float
+
+
+class Served:
+    """``evenq serve`` as a process."""
+
+    def __init__(self, data: Path) -> None:
+        start = "from evenq.cli import main; main()"
+        ports = ["--namesrv-port", "0", "--broker-port", "0"]
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start, "serve", "--data", str(data), *ports], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.namesrv = self._process.stdout.readline().strip().partition("=")[2]
+        self.seconds = time.perf_counter() - began
+        self.target = Target(brokers(self.namesrv)["broker-a"], self._process.pid)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def embedded() -> Iterator[Served]:
+    with tempfile.TemporaryDirectory(prefix="evenq-bench-", ignore_cleanup_errors=True) as data:
+        served = Served(Path(data))
+        try:
+            yield served
+        finally:
+            served.kill()
+
+
+def measured(target: Target, messages: int, work: Callable[[], float]) -> Figure:
+    """What it costs a broker to serve ``messages`` messages; ``work`` gives the seconds."""
+    before = target.cpu()
+    seconds = work()
+    return Figure(messages / seconds, (target.cpu() - before) / messages * MILLION)
+
+
+def send_singles(target: Target, messages: int) -> Figure:
+    requests = singles(SINGLES, QUEUES, SIZE)
+    return measured(target, messages, lambda: pump(target.address, requests, messages, 1000)[0])
+
+
+def send_batches(target: Target, messages: int) -> Figure:
+    requests = batches(BATCHES, QUEUES, SIZE, PER_BATCH)
+    return measured(target, messages, lambda: pump(target.address, requests, messages // PER_BATCH, 32)[0])
+
+
+def pull(target: Target, messages: int, most: int, given: int) -> Figure:
+    """Read messages with pulls that ask for ``most`` and are known to be given ``given``."""
+    requests = pulls(BATCHES, QUEUES, most, given)
+
+    def work() -> float:
+        seconds, tally = pump(target.address, requests, messages // given, 64)
+        assert tally.body >= messages // given * given * SIZE, "the broker gave fewer messages than it should"
+        return seconds
+
+    return measured(target, messages, work)
+
+
+def compare(rounds: int, console: Console) -> bool:
+    count = 60_000
+    with embedded() as served, RealCluster(brokers=1, quick=False) as real:
+        for namesrv in (served.namesrv, real.namesrv):
+            for topic in (SINGLES, BATCHES):
+                create_topic(namesrv, topic, QUEUES)
+        ours = served.target
+        java = Target(real.brokers["broker-a"], real.pids[-1])
+        runs: dict[str, Callable[[Target], Figure]] = {
+            "single sends": lambda target: send_singles(target, count),
+            "batches of 100": lambda target: send_batches(target, 5 * count),
+            "pulls of 32": lambda target: pull(target, 5 * count, 32, 32),
+            # Java's broker gives 32 whatever it is asked for
+            "pulls of 4096": lambda target: (
+                pull(target, 5 * count // 4096 // QUEUES * 4096 * QUEUES, 4096, 4096)
+                if target is ours
+                else pull(target, 5 * count, 4096, 32)
+            ),
+        }
+        found: dict[str, list[tuple[Figure, Figure]]] = {name: [] for name in runs}
+        for number in range(WARM_UP + rounds):
+            for name, run in runs.items():
+                pair = run(ours), run(java)
+                if number >= WARM_UP:
+                    found[name].append(pair)
+        table = Table(title=f"{SIZE}-byte messages, {QUEUES} queues, one connection; {rounds} rounds")
+        for heading in ("", "evenq/s", "Java/s", "ratio", "goal", "evenq µs", "Java µs"):
+            table.add_column(heading, justify="right" if heading else "left")
+        met = True
+        for name, pairs in found.items():
+            ratio = median(mine.rate / other.rate for mine, other in pairs)
+            met &= ratio >= GOALS[name]
+            rates = [f"{median(pair[side].rate for pair in pairs):,.0f}" for side in (0, 1)]
+            costs = [f"{median(pair[side].cpu for pair in pairs):.1f}" for side in (0, 1)]
+            table.add_row(name, *rates, f"{ratio:.2f} ×", f"{GOALS[name]:.1f}", *costs)
+        console.print(table)
+    return met
+
+
+def main() -> None:
+    console = Console()
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    sys.exit(0 if compare(rounds, console) else 1)
+
+
+if __name__ == "__main__":
+    main()

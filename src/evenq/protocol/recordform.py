@@ -1,0 +1,154 @@
+"""Writing records: what messages that come together have in common is put together once.
+
+See :mod:`evenq.protocol.records` for what a record is made of.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from zlib import crc32
+
+from evenq.errors import ArgumentError
+from evenq.protocol.batch import BODY_AT, BatchPart
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.ids import pack_host
+
+__all__ = ["MAGIC_V1", "MAGIC_V2", "RecordForm", "body_crc"]
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+
+_BORN_V6 = int(SysFlag.BORN_HOST_V6)
+_STORE_V6 = int(SysFlag.STORE_HOST_V6)
+_HOSTS_V6 = _BORN_V6 | _STORE_V6
+
+_SHORT = struct.Struct(">h")
+_TOPIC_V1 = struct.Struct(">b")
+# By the hosts that are IPv6: the fields that are shared, from the sys flag up to the body size, and all fixed fields.
+_FORMS = {
+    hosts: (
+        shared := struct.Struct(f">iq{20 if hosts & _BORN_V6 else 8}sq{20 if hosts & _STORE_V6 else 8}siq"),
+        struct.Struct(f">iIiiiqq{shared.size}si"),
+    )
+    for hosts in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
+}
+
+# what a message of a batch takes beside its body and its properties
+_BATCH_OVERHEAD = BODY_AT + _SHORT.size
+
+
+def body_crc(body: bytes) -> int:
+    """The checksum of a body as it is stored (compressed, if it is): Java drops the sign bit."""
+    return crc32(body) & 0x7FFFFFFF
+
+
+class RecordForm:
+    """What the records of messages have in common that came together: all but their bodies, properties and places.
+
+    ``overhead`` is what a record takes beside its body and its properties. The bits of ``sys_flag`` for IPv6 hosts are
+    set here.
+    """
+
+    __slots__ = ("_magic", "_pack", "_queue_id", "_shared", "_topic", "overhead")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        born_timestamp: int,
+        born_host: str,
+        store_timestamp: int,
+        store_host: str,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> None:
+        born, store = pack_host(born_host), pack_host(store_host)
+        hosts = (_BORN_V6 if len(born) == 20 else 0) | (_STORE_V6 if len(store) == 20 else 0)
+        shared, whole = _FORMS[hosts]
+        self._magic, self._topic = _topic_part(topic)
+        self._queue_id = queue_id
+        self._shared = shared.pack(
+            sys_flag & ~_HOSTS_V6 | hosts,
+            born_timestamp,
+            born,
+            store_timestamp,
+            store,
+            reconsume_times,
+            prepared_transaction_offset,
+        )
+        self._pack = whole.pack
+        self.overhead = whole.size + len(self._topic) + _SHORT.size
+
+    def record(
+        self,
+        body: bytes,
+        properties: bytes,
+        queue_offset: int,
+        commit_log_offset: int,
+        *,
+        flag: int = 0,
+        crc: int | None = None,
+    ) -> bytes:
+        """The record of one message. ``body`` is stored as it is, so compress it first and say so in the flags;
+        ``crc`` is computed unless given."""
+        if len(properties) > 0x7FFF:
+            raise ArgumentError("properties", f"{len(properties)} bytes", "all together may have 32767 bytes")
+        head = self._pack(
+            self.overhead + len(body) + len(properties),
+            self._magic,
+            body_crc(body) if crc is None else crc,
+            self._queue_id,
+            flag,
+            queue_offset,
+            commit_log_offset,
+            self._shared,
+            len(body),
+        )
+        return b"".join((head, body, self._topic, _SHORT.pack(len(properties)), properties))
+
+    def sizes(self, parts: Iterable[BatchPart]) -> list[int]:
+        """The sizes of the records of a batch's messages."""
+        more = self.overhead - _BATCH_OVERHEAD
+        return [end - start + more for start, _, end, _ in parts]
+
+    def batch(
+        self, data: bytes, parts: Iterable[BatchPart], queue_offset: int, commit_log_offsets: Sequence[int]
+    ) -> bytes:
+        """The records of a batch's messages, one behind the other. All but the head of each is taken over as it is.
+
+        Properties that end with a zero byte are refused: a store knows by zeros that a record was not written wholly.
+        """
+        pieces: list[bytes] = []
+        more, topic, pack = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack
+        for (start, tail, end, flag), offset in zip(parts, commit_log_offsets, strict=True):
+            if not data[end - 1] and end > tail + _SHORT.size:
+                raise ArgumentError("properties", data[tail + _SHORT.size : end], "they must not end with a zero byte")
+            body = data[start + BODY_AT : tail]
+            head = pack(
+                end - start + more,
+                self._magic,
+                crc32(body) & 0x7FFFFFFF,
+                self._queue_id,
+                flag,
+                queue_offset,
+                offset,
+                self._shared,
+                tail - start - BODY_AT,
+            )
+            pieces += (head, body, topic, data[tail:end])
+            queue_offset += 1
+        return b"".join(pieces)
+
+
+@lru_cache(4096)
+def _topic_part(topic: str) -> tuple[int, bytes]:
+    """The magic number of records of a topic, and its name with its size."""
+    name = topic.encode()
+    if not 0 < len(name) <= 0x7FFF:
+        raise ArgumentError("topic", topic, "a topic has at least one character and at most 32767 bytes")
+    magic, length = (MAGIC_V1, _TOPIC_V1) if len(name) <= 0x7F else (MAGIC_V2, _SHORT)
+    return magic, length.pack(len(name)) + name

@@ -1,0 +1,58 @@
+"""Records of batches are those of their messages; see test_records.py for what they are made of."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenq.errors import ArgumentError
+from evenq.protocol.batch import BatchEntry, encode_batch, split_batch
+from evenq.protocol.recordform import RecordForm
+from evenq.protocol.records import decode_messages, split_records
+from tests.protocol.cases import ints
+
+hosts = st.sampled_from(["127.0.0.1:9876", "[2001:db8::1]:9876"])
+forms = st.builds(
+    RecordForm,
+    topic=st.sampled_from(["orders", "t" * 127, "t" * 128]),
+    queue_id=ints,
+    born_timestamp=st.integers(0, 1 << 60),
+    born_host=hosts,
+    store_timestamp=st.integers(0, 1 << 60),
+    store_host=hosts,
+    sys_flag=st.sampled_from([0, 4, 8]),
+    reconsume_times=ints,
+    prepared_transaction_offset=st.integers(-(1 << 60), 1 << 60),
+)
+texts = st.text(max_size=30).filter(lambda text: not text.endswith("\0"))
+entries = st.builds(BatchEntry, st.binary(max_size=40), texts, ints)
+
+
+@given(forms, st.lists(entries, max_size=6), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+def test_a_batch_gives_the_records_of_its_messages(
+    form: RecordForm, found: list[BatchEntry], queue_offset: int, log_offset: int
+) -> None:
+    data = encode_batch(found)
+    parts = split_batch(data)
+    records: list[bytes] = []
+    for number, entry in enumerate(found):
+        place = queue_offset + number, log_offset + sum(map(len, records))
+        records.append(form.record(entry.body, entry.properties.encode(), *place, flag=entry.flag))
+    offsets = [log_offset + sum(map(len, records[:number])) for number in range(len(records))]
+    assert form.sizes(parts) == [len(record) for record in records]
+    assert form.batch(data, parts, queue_offset, offsets) == b"".join(records)
+    if records:
+        assert split_records(b"".join(records)) == [offset - log_offset for offset in offsets]
+        assert [message.commit_log_offset for message in decode_messages(b"".join(records))] == offsets
+
+
+def test_what_a_store_would_take_for_a_torn_record_is_refused() -> None:
+    form = RecordForm(
+        topic="t", queue_id=0, born_timestamp=0, born_host="1.1.1.1:1", store_timestamp=0, store_host="1.1.1.1:1"
+    )
+    for properties, refused in [("", False), ("a\x01\0\x02", False), ("a\x01b\0", True)]:
+        data = encode_batch([BatchEntry(b"x", properties)])
+        if refused:
+            with pytest.raises(ArgumentError, match="must not end with a zero byte"):
+                form.batch(data, split_batch(data), 0, [0])
+        else:
+            assert len(form.batch(data, split_batch(data), 0, [0])) == form.sizes(split_batch(data))[0]
