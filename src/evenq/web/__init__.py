@@ -1,1 +1,1 @@
-"""To be filled."""
+"""Room for the dashboard and the metrics."""
