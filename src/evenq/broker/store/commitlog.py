@@ -100,14 +100,24 @@ class CommitLog:
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""
-        if end > self._written:
+        return self.gather([(start, end)])
+
+    def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
+        """The bytes of several pieces in the order of the log, each within one file."""
+        if pieces[-1][1] > self._written:
             self.write_out()
-        segment = self._segments.at(start)
-        base = segment.start
-        self._read += end - start
+        found: list[bytes] = []
+        base = limit = 0
+        for start, end in pieces:
+            if start >= limit:
+                segment = self._segments.at(start)
+                content, base, limit = segment.map, segment.start, segment.end
+            found.append(content[start - base : end - base])
+        data = found[0] if len(found) == 1 else b"".join(found)
+        self._read += len(data)
         if self._read > _UNLOAD_AFTER:
             self.unload()
-        return segment.map[start - base : end - base]
+        return data
 
     def unload(self) -> None:
         """Give back the memory of what was read."""

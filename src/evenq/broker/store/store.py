@@ -319,9 +319,9 @@ class Store:
             return Read(status, queue.max, queue.min, queue.max)
         count = min(count, max_bytes // MIN_RECORD + 1)
         units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
-        pieces: list[bytes] = []
-        found = total = seen = 0
         # Messages that lie one behind the other in the log are read as one piece.
+        pieces: list[tuple[int, int]] = []
+        found = total = seen = 0
         start = end = -1
         for position, size, code in UNIT.iter_unpack(units):
             if codes is None or code in codes:
@@ -329,7 +329,7 @@ class Store:
                     break
                 if position != end:
                     if found:
-                        pieces.append(self.log.read(start, end))
+                        pieces.append((start, end))
                     start = position
                 end = position + size
                 found += 1
@@ -337,8 +337,7 @@ class Store:
             seen += 1
         if not found:
             return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
-        pieces.append(self.log.read(start, end))
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body = self.log.gather([*pieces, (start, end)])
         return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, body, found)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
