@@ -103,6 +103,8 @@ _SPARK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    # a JVM that lives for minutes gains nothing from the best compiler, and two cores are soon busy with it
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 

@@ -26,7 +26,7 @@ from evenq.spark.bounds import AtTime, Bound, Place
 from evenq.spark.offsets import Progress
 from evenq.spark.options import ReadOptions
 
-__all__ = ["Membership", "QueryMember", "exit_on_sigterm"]
+__all__ = ["GracefulEnd", "Membership", "QueryMember"]
 
 # A batch that reads a queue may take so long. Other members wait 30 s for a queue, and then begin without asking.
 LONGEST_BATCH = 24 * 3600.0
@@ -203,13 +203,33 @@ class Membership(Facade[QueryMember]):
     begin = blocking(QueryMember.begin)
 
 
-def exit_on_sigterm() -> None:
-    """Let Spark's way of ending this process be an ordinary exit, so that the queues are handed over properly.
+class GracefulEnd:
+    """Lets the end of a query be a proper leave.
 
-    Does nothing where somebody else has a say about the signal, and in threads, which may not.
+    Spark closes its connection to the process that holds the reader, on which the reader is stopped, and a few
+    milliseconds later it sends SIGTERM, which would end the process in the midst of that. So the signal begins a stop,
+    and while there is one it does nothing. Where somebody else has a say about the signal, and in threads, which may
+    not have one, nothing is changed.
     """
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+
+    def __init__(self) -> None:
+        self._stopping = False
+        in_main = threading.current_thread() is threading.main_thread()
+        self._in_charge = in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._in_charge:
+            signal.signal(signal.SIGTERM, self._on_signal)
+
+    def __enter__(self) -> None:
+        """The stop begins."""
+        self._stopping = True
+
+    def __exit__(self, *error: object) -> None:
+        if self._in_charge and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if not self._stopping:
+            sys.exit(0)
 
 
 _WORDS: Mapping[Place, str] = {Place.EARLIEST: "first", Place.GROUP: "first", Place.LATEST: "last"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from evenq.protocol.filters import EVERYTHING
 from evenq.spark.batches import on_loss, record_batches
 from evenq.spark.bounds import between
 from evenq.spark.lookup import Lookup
-from evenq.spark.membership import Membership, exit_on_sigterm
+from evenq.spark.membership import GracefulEnd, Membership
 from evenq.spark.offsets import Progress, by_topic
 from evenq.spark.options import ReadOptions
 from evenq.spark.planning import Pacing, advance, in_doubt, is_news, plan
@@ -122,6 +123,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: dict[MessageQueue, int] | None = None
         # what the group was last told
         self._told: dict[MessageQueue, int] = {}
+        self._end: AbstractContextManager[None] = nullcontext()
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -129,7 +131,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @cached_property
     def _membership(self) -> Membership:
-        exit_on_sigterm()
+        self._end = GracefulEnd()
         return Membership(self.options)
 
     @cached_property
@@ -183,9 +185,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._tell(Progress.from_json(end))
 
     def stop(self) -> None:
-        for name in ("_membership", "_lookup"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).close()
+        with self._end:
+            for name in ("_membership", "_lookup"):
+                if name in self.__dict__:
+                    self.__dict__.pop(name).close()
 
     def _held(self, before: Progress) -> Progress:
         """The queues that are ours now, and where each goes on."""

@@ -1,0 +1,114 @@
+"""The same program on a standalone cluster and under Spark Connect, each in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters import AnyCluster, create_topic
+from tests.waiting import wait_until
+
+pyspark = pytest.importorskip("pyspark", reason="PySpark is missing: install evenq[spark]")
+
+PROGRAM = Path(__file__).with_name("roundtrip.py")
+SPARK = Path(pyspark.__file__).parent
+# a JVM that lives for seconds gains nothing from the best compiler
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUIET = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
+    paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    places = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_LOG_DIR": str(folder), "SPARK_WORKER_DIR": str(folder)}
+    places["JAVA_TOOL_OPTIONS"] = SHORT_LIVED
+    return {**kept, **own, **places, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
+
+
+@contextmanager
+def daemon(name: str, *arguments: str, folder: Path) -> Iterator[Path]:
+    """One of Spark's own servers, until the block ends; gives the file that it writes to."""
+    output = folder / f"{name}.log"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [str(SPARK / "bin" / "spark-class"), *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment(folder, SPARK_NO_DAEMONIZE="1", SPARK_DAEMON_MEMORY="256m"),
+        )
+        try:
+            yield output
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def found(output: Path, pattern: str) -> str | None:
+    match = re.search(pattern, output.read_text())
+    return match[1] if match else None
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """A standalone cluster: a master and two workers with a core each; gives its address."""
+    with ExitStack() as stack:
+        place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        log = stack.enter_context(daemon("master", "org.apache.spark.deploy.master.Master", *place, folder=tmp_path))
+        address = wait_until(
+            lambda: found(log, r"(spark://127\.0\.0\.1:\d+)"), lambda: f"a master: {log.read_text()}", 60
+        )
+        for name in ("worker-1", "worker-2"):
+            size = ("--cores", "1", "--memory", "768m")
+            stack.enter_context(
+                daemon(name, "org.apache.spark.deploy.worker.Worker", *place, *size, address, folder=tmp_path)
+            )
+        wait_until(lambda: log.read_text().count("Registering worker") == 2, lambda: f"workers: {log.read_text()}", 60)
+        yield address
+
+
+def run(cluster: AnyCluster, topic: str, folder: Path, **more: str) -> dict[str, Any]:
+    create_topic(cluster.namesrv, topic, queues=2)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), cluster.namesrv, topic, str(folder)],
+        env=environment(folder, **more),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+EXPECTED = {"batch": [1000, 1000, 499_500], "stream": 1000}
+
+
+def test_a_standalone_cluster(embedded_cluster: AnyCluster, master: str, topic: str, tmp_path: Path) -> None:
+    settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **QUIET}
+    arguments = " ".join(f"--conf {name}={value}" for name, value in settings.items())
+    result = run(embedded_cluster, topic, tmp_path, PYSPARK_SUBMIT_ARGS=f"{arguments} pyspark-shell")
+    assert result == {"kind": "pyspark.sql.session", **EXPECTED}
+
+
+def test_spark_connect(embedded_cluster: AnyCluster, topic: str, tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio: install evenq[spark]")
+    arguments = " ".join(f"--conf {name}={value}" for name, value in QUIET.items())
+    result = run(
+        embedded_cluster,
+        topic,
+        tmp_path,
+        SPARK_REMOTE="local[2]",
+        PYSPARK_SUBMIT_ARGS=f"{arguments} pyspark-shell",
+    )
+    assert result == {"kind": "pyspark.sql.connect.session", **EXPECTED}
