@@ -125,7 +125,7 @@ def test_a_broker_that_goes_in_the_middle_is_waited_for(topic: str, monkeypatch:
 
 
 def test_large_messages_come_whole(least: dict[str, str], send: Send, topic: str) -> None:
-    bodies = [bytes([n]) * 700_000 for n in range(12)]
+    bodies = [bytes([n]) * 1_000_000 for n in range(12)]
     receipts = send(Message(topic, body) for body in bodies)
     ranges = ranges_of(Counter(receipt.queue for receipt in receipts))
     assert sorted(values(read_options(least), ranges)) == bodies

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evenq.model import Message, SendResult
-from tests.clusters import AnyCluster
+from tests.clusters import AnyCluster, create_topic
 from tests.spark.conftest import Send
 
 if TYPE_CHECKING:
@@ -189,6 +189,22 @@ def test_a_wrong_option_is_named_where_the_user_sees_it(spark: SparkSession) -> 
         AnalysisException, match=r"subscribed='orders': there is no such option; did you mean subscribe"
     ):
         source.load()
+
+
+def test_secrets_are_shown_nowhere(
+    spark: SparkSession, embedded_cluster: AnyCluster, topic: str, tmp_path: Path
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    secrets = {"accessKey": "who-I-am", "secretKey": "how-I-prove-it", "securityToken": "for-a-while"}
+    reading = Reading(spark, embedded_cluster.namesrv, topic)
+    frame = reading.batch(**secrets)
+    query = reading.to_parquet(tmp_path / "out", tmp_path / "checkpoint", **secrets)
+    shown = frame._jdf.queryExecution().toString() + query._jsq.explainInternal(True)
+    shown += "".join(progress.json for progress in query.recentProgress)
+    shown += "".join(path.read_text() for path in (tmp_path / "checkpoint").rglob("[0-9]*") if path.is_file())
+    assert "rocketmq" in shown
+    for secret in secrets.values():
+        assert secret not in shown
 
 
 def test_a_schema_of_ones_own_is_refused(reading: Reading, send: Send) -> None:
