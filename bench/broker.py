@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import truediv
 from pathlib import Path
 from statistics import median
 
@@ -35,12 +36,20 @@ SINGLES, BATCHES = "singles", "batches"
 QUEUES = 8
 SIZE = 100
 PER_BATCH = 100
+# single messages of a run; of what is cheaper, five times as many
+COUNT = 60_000
 MILLION = 1_000_000
 # rounds that do not count: Java gets fast by doing it
 WARM_UP = 2
 
 # our rate over Java's, at least
-GOALS = {"single sends": 0.5, "batches of 100": 1.0, "pulls of 32": 1.0, "pulls of 4096": 1.0}
+GOALS = {
+    "single sends": 0.5,
+    "batches of 100": 1.0,
+    "pulls of 32": 1.0,
+    "pulls of 32, mixed": 1.0,
+    "pulls of 4096": 1.0,
+}
 # what growth may lead to
 MOST_MEMORY = 300
 MOST_RESTART = 2.0
@@ -62,12 +71,7 @@ class Target:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
-        """MiB that are its own: the files that it has mapped are the system's."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return sum(int(size) for size in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status)) / 1024
-
-    def resident(self) -> float:
-        """MiB with everything that happens to be in memory for it."""
+        """MiB of memory that it has, with the pages of its files that it has in use."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
@@ -127,36 +131,33 @@ def send_batches(target: Target, messages: int) -> Figure:
     return measured(target, messages, lambda: pump(target.address, requests, messages // PER_BATCH, 32)[0])
 
 
-def pull(target: Target, messages: int, most: int, given: int) -> Figure:
-    """Read messages with pulls that ask for ``most`` and are known to be given ``given``."""
-    requests = pulls(BATCHES, QUEUES, most, given)
+def pull(target: Target, topic: str, messages: int, most: int, given: int) -> Figure:
+    """Read about so many messages with pulls that ask for ``most`` and are known to be given ``given``."""
+    total = messages // (given * QUEUES) * QUEUES
+    requests = pulls(topic, QUEUES, most, given)
 
     def work() -> float:
-        seconds, tally = pump(target.address, requests, messages // given, 64)
-        assert tally.body >= messages // given * given * SIZE, "the broker gave fewer messages than it should"
+        seconds, tally = pump(target.address, requests, total, 64)
+        assert tally.body >= total * given * SIZE, "the broker gave fewer messages than it should"
         return seconds
 
-    return measured(target, messages, work)
+    return measured(target, total * given, work)
 
 
 def compare(rounds: int, console: Console) -> bool:
-    count = 60_000
+    """Let both brokers do the same, one after the other, again and again."""
     with embedded() as served, RealCluster(brokers=1, quick=False) as real:
         for namesrv in (served.namesrv, real.namesrv):
             for topic in (SINGLES, BATCHES):
                 create_topic(namesrv, topic, QUEUES)
-        ours = served.target
-        java = Target(real.brokers["broker-a"], real.pids[-1])
+        ours, java = served.target, Target(real.brokers["broker-a"], real.pids[-1])
         runs: dict[str, Callable[[Target], Figure]] = {
-            "single sends": lambda target: send_singles(target, count),
-            "batches of 100": lambda target: send_batches(target, 5 * count),
-            "pulls of 32": lambda target: pull(target, 5 * count, 32, 32),
+            "single sends": lambda target: send_singles(target, COUNT),
+            "batches of 100": lambda target: send_batches(target, 5 * COUNT),
+            "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
+            "pulls of 32, mixed": lambda target: pull(target, SINGLES, COUNT, 32, 32),
             # Java's broker gives 32 whatever it is asked for
-            "pulls of 4096": lambda target: (
-                pull(target, 5 * count // 4096 // QUEUES * 4096 * QUEUES, 4096, 4096)
-                if target is ours
-                else pull(target, 5 * count, 4096, 32)
-            ),
+            "pulls of 4096": lambda target: pull(target, BATCHES, 5 * COUNT, 4096, 4096 if target is ours else 32),
         }
         found: dict[str, list[tuple[Figure, Figure]]] = {name: [] for name in runs}
         for number in range(WARM_UP + rounds):
@@ -164,24 +165,78 @@ def compare(rounds: int, console: Console) -> bool:
                 pair = run(ours), run(java)
                 if number >= WARM_UP:
                     found[name].append(pair)
-        table = Table(title=f"{SIZE}-byte messages, {QUEUES} queues, one connection; {rounds} rounds")
-        for heading in ("", "evenq/s", "Java/s", "ratio", "goal", "evenq µs", "Java µs"):
-            table.add_column(heading, justify="right" if heading else "left")
-        met = True
-        for name, pairs in found.items():
-            ratio = median(mine.rate / other.rate for mine, other in pairs)
-            met &= ratio >= GOALS[name]
-            rates = [f"{median(pair[side].rate for pair in pairs):,.0f}" for side in (0, 1)]
-            costs = [f"{median(pair[side].cpu for pair in pairs):.1f}" for side in (0, 1)]
-            table.add_row(name, *rates, f"{ratio:.2f} ×", f"{GOALS[name]:.1f}", *costs)
-        console.print(table)
+    table = Table(title=f"{SIZE}-byte messages, {QUEUES} queues, one connection; {rounds} rounds")
+    for heading in ("", "evenq/s", "Java/s", "ratio", "goal", "evenq µs", "Java µs"):
+        table.add_column(heading, justify="right" if heading else "left")
+    met = True
+    for name, pairs in found.items():
+        ratio = median(mine.rate / other.rate for mine, other in pairs)
+        met &= ratio >= GOALS[name]
+        rates = [f"{median(pair[side].rate for pair in pairs):,.0f}" for side in (0, 1)]
+        costs = [f"{median(pair[side].cpu for pair in pairs):.1f}" for side in (0, 1)]
+        table.add_row(name, *rates, f"{ratio:.2f} ×", f"{GOALS[name]:.1f}", *costs)
+    console.print(table)
     return met
+
+
+def growth(millions: int, console: Console) -> bool:
+    """Fill the embedded broker; what each further million costs, then a kill and a start."""
+    with tempfile.TemporaryDirectory(prefix="evenq-bench-", ignore_cleanup_errors=True) as data:
+        served = Served(Path(data))
+        try:
+            start, idle = served.seconds, settled_memory(served.target)
+            for topic in (SINGLES, BATCHES):
+                create_topic(served.namesrv, topic, QUEUES)
+            table = Table(title="µs of the processor for a message, and MiB of memory")
+            for heading in ("million", "batches of 100", "single sends", "pulls of 32", "memory"):
+                table.add_column(heading, justify="right")
+            costs: list[tuple[float, float, float]] = []
+            memory = idle
+            for number in range(1, millions + 1):
+                # so many that a million comes with those sent one by one
+                sent = send_batches(served.target, MILLION - COUNT).cpu
+                single = send_singles(served.target, COUNT).cpu
+                costs.append((sent, single, pull(served.target, BATCHES, 5 * COUNT, 32, 32).cpu))
+                memory = max(memory, served.target.memory())
+                table.add_row(str(number), *(f"{cost:.2f}" for cost in costs[-1]), f"{memory:.0f}")
+            console.print(table)
+            size = sum(path.stat().st_blocks * 512 for path in Path(data).rglob("commitlog/*"))
+        finally:
+            served.kill()
+        again = Served(Path(data))
+        again.kill()
+    # the better of two: what else the machine does makes one dear now and then
+    first, last = (tuple(map(min, zip(*part, strict=True))) for part in (costs[:2], costs[-2:]))
+    grown = max(map(truediv, last, first))
+    goals = [
+        ("ready after, s", start, MOST_START),
+        ("memory when idle, MiB", idle, MOST_IDLE),
+        (f"memory after {millions} million messages, MiB", memory, MOST_MEMORY),
+        ("cost of the last million messages over the first", grown, MOST_GROWTH),
+        (f"ready after a kill with {size / 1e9:.2f} GB, s", again.seconds, MOST_RESTART),
+    ]
+    for name, value, most in goals:
+        console.print(f"{name}: {value:.2f}, at most {most:g}")
+    return all(value <= most for _, value, most in goals)
+
+
+def settled_memory(target: Target) -> float:
+    """What a broker has when it has loaded all that it loads by itself."""
+    sizes = [0.0]
+    while len(sizes) < 3 or sizes[-1] != sizes[-3]:
+        time.sleep(1)
+        sizes.append(target.memory())
+    return sizes[-1]
 
 
 def main() -> None:
     console = Console()
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    sys.exit(0 if compare(rounds, console) else 1)
+    match sys.argv[1:]:
+        case ["growth", *rest]:
+            met = growth(int(rest[0]) if rest else 5, console)
+        case rest:
+            met = compare(int(rest[0]) if rest else 5, console)
+    sys.exit(0 if met else 1)
 
 
 if __name__ == "__main__":

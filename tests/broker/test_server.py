@@ -308,3 +308,13 @@ def test_a_stopped_server_lets_go_of_peers_and_port() -> None:
     again = Server("again")
     assert again.bind("127.0.0.1", int(served.address.rpartition(":")[2])) == served.address
     asyncio.run(again.stop())
+
+
+def test_answers_leave_at_once(served: Running, peer: Peer) -> None:
+    def delays(connection: Connection) -> bool:
+        assert connection._transport is not None
+        ours = connection._transport.get_extra_info("socket")
+        return not ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    assert peer.ask(ECHO).code == 0
+    assert [delays(connection) for connection in served.server.connections] == [False]

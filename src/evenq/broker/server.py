@@ -62,8 +62,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.address = "?"
-        # the peer's address as it stands in message records: 4 or 16 bytes of address, 4 of port
-        self.host_bytes = b""
         self._parser = FrameParser(server.limits.frame)
         self._transport: asyncio.Transport | None = None
         self._paused = False
@@ -79,7 +77,6 @@ class Connection(asyncio.Protocol):
         host, port = transport.get_extra_info("peername")[:2]
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.address = f"[{host}]:{port}" if family is socket.AF_INET6 else f"{host}:{port}"
-        self.host_bytes = socket.inet_pton(family, host) + port.to_bytes(4, "big")
         transport.set_write_buffer_limits(high=self.server.limits.unread)
         self.server.opened(self)
 
@@ -277,7 +274,8 @@ class Server:
     def bind(self, host: str, port: int) -> str:
         """Take the port (a free one for 0) without listening yet; the address that clients will find it at."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio lets answers leave at once only on sockets that say that they are TCP's
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))

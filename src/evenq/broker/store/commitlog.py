@@ -104,16 +104,14 @@ class CommitLog:
 
     def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
         """The bytes of several pieces in the order of the log, each within one file."""
-        if pieces[-1][1] > self._written:
+        end = pieces[-1][1]
+        if end > self._written:
             self.write_out()
-        found: list[bytes] = []
-        base = limit = 0
-        for start, end in pieces:
-            if start >= limit:
-                segment = self._segments.at(start)
-                content, base, limit = segment.map, segment.start, segment.end
-            found.append(content[start - base : end - base])
-        data = found[0] if len(found) == 1 else b"".join(found)
+        segment = self._segments.at(pieces[0][0])
+        if end > segment.end:
+            return b"".join([self.read(*piece) for piece in pieces])
+        content, base = segment.map, segment.start
+        data = b"".join([content[start - base : stop - base] for start, stop in pieces])
         self._read += len(data)
         if self._read > _UNLOAD_AFTER:
             self.unload()

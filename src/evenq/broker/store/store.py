@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import accumulate, repeat
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
@@ -24,6 +25,7 @@ from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevel
 from evenq.broker.store.recovery import first_time, recover
 from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
+from evenq.broker.store.selection import select
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
 from evenq.protocol.batch import BatchPart, split_batch
@@ -99,8 +101,7 @@ class ReadStatus(Enum):
     TOO_LARGE = "the offset is beyond the end"
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True, gc=False):
     """The records that were read, one behind the other, and where to go on."""
 
     status: ReadStatus
@@ -319,26 +320,10 @@ class Store:
             return Read(status, queue.max, queue.min, queue.max)
         count = min(count, max_bytes // MIN_RECORD + 1)
         units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
-        # Messages that lie one behind the other in the log are read as one piece.
-        pieces: list[tuple[int, int]] = []
-        found = total = seen = 0
-        start = end = -1
-        for position, size, code in UNIT.iter_unpack(units):
-            if codes is None or code in codes:
-                if found == count or (found and total + size > max_bytes):
-                    break
-                if position != end:
-                    if found:
-                        pieces.append((start, end))
-                    start = position
-                end = position + size
-                found += 1
-                total += size
-            seen += 1
+        pieces, found, seen = select(units, count, max_bytes, codes)
         if not found:
             return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
-        body = self.log.gather([*pieces, (start, end)])
-        return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, body, found)
+        return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, self.log.gather(pieces), found)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
