@@ -58,7 +58,7 @@ def pump(address: str, requests: Iterable[bytes], total: int, in_flight: int) ->
     """Send ``total`` requests, at most ``in_flight`` of them unanswered; the seconds until the last answer."""
     host, _, port = address.rpartition(":")
     tally = Tally()
-    source = iter(requests)
+    made = list(islice(requests, total))
     sent = 0
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,7 +66,7 @@ def pump(address: str, requests: Iterable[bytes], total: int, in_flight: int) ->
         while tally.answers < total:
             room = min(in_flight - (sent - tally.answers), total - sent, TOGETHER)
             if room == TOGETHER or (room > 0 and (sent + room == total or in_flight < TOGETHER)):
-                connection.sendall(b"".join(islice(source, room)))
+                connection.sendall(b"".join(made[sent : sent + room]))
                 sent += room
                 if sent < total and in_flight - (sent - tally.answers) >= TOGETHER:
                     continue

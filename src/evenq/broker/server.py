@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 # Answers are gathered up to here before they are written: it bounds what one read of many requests can make.
 _WRITE_AT = 256 * 1024
+# what an answer takes beside its body, about
+_USUAL_HEADER = 300
 
 # how long a server that stops waits for peers to take what was written for them
 _LAST_ANSWERS = 1.0
@@ -131,8 +133,7 @@ class Connection(asyncio.Protocol):
 
     def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
         """Handle requests with the handler named for each, and write their answers."""
-        answered: list[Command] = []
-        answers: list[bytes] = []
+        answers: list[tuple[Command, Command]] = []
         size = 0
         for request, handler in requests:
             if self._paused:
@@ -140,15 +141,14 @@ class Connection(asyncio.Protocol):
                 continue
             answer = self._answer(request, handler)
             if answer is not None:
-                answered.append(request)
-                answers.append(answer)
-                size += len(answer)
+                answers.append((request, answer))
+                size += _USUAL_HEADER + len(answer.body)
                 if size > _WRITE_AT:
-                    self._write(answered, answers)
-                    size = 0
-        self._write(answered, answers)
+                    self._write(answers)
+                    answers, size = [], 0
+        self._write(answers)
 
-    def _answer(self, request: Command, handler: Handler) -> bytes | None:
+    def _answer(self, request: Command, handler: Handler) -> Command | None:
         if request.flag & 1:
             self._take_answer(request)
             return None
@@ -157,28 +157,25 @@ class Connection(asyncio.Protocol):
             fault = faults.take(request)
             if fault is not None:
                 return self._suffer(request, handler, fault)
-        reply = self.server.call(handler, request, self)
-        return None if reply is None or request.flag & ONEWAY else reply.encode()
+        answer = self.server.call(handler, request, self)
+        return None if request.flag & ONEWAY else answer
 
-    def _write(self, answered: list[Command], answers: list[bytes]) -> None:
-        """Let the answers leave, and forget them; none of them holds if what was done cannot be made to last."""
+    def _write(self, answers: list[tuple[Command, Command]]) -> None:
+        """Let answers leave, each beside its request; none of them holds if what was done cannot be made to last."""
         try:
             self.server.settle()
         except OSError as error:
             log.error("%s: what %s sent cannot be stored: %s", self.server.name, self.address, error)
             remark = f"the broker cannot store anything now: {error.strerror}"
-            answers[:] = [
-                request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark).encode() for request in answered
-            ]
-        if answers and self._transport is not None:
-            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        answered.clear()
-        answers.clear()
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            answers = [(request, request.reply(code, remark=remark)) for request, _ in answers]
+        if answers:
+            self.send(*[answer for _, answer in answers])
 
     def send(self, *commands: Command) -> None:
         """Send answers that their handlers left for later, or one-way requests."""
         if self._transport is not None:
-            self._transport.write(b"".join([command.encode() for command in commands]))
+            self._transport.write(b"".join([part for command in commands for part in command.parts()]))
 
     def notify(self, command: Command) -> None:
         """Send a request that wants no answer; a peer that does not read gets none, as they would only pile up."""
@@ -206,7 +203,7 @@ class Connection(asyncio.Protocol):
         if future is not None and not future.done():
             future.set_result(answer)
 
-    def _suffer(self, request: Command, handler: Handler, fault: Fault) -> bytes | None:
+    def _suffer(self, request: Command, handler: Handler, fault: Fault) -> Command | None:
         if fault.delay:
             asyncio.get_running_loop().call_later(fault.delay, self._suffer_late, request, handler, fault)
             return None
@@ -214,17 +211,17 @@ class Connection(asyncio.Protocol):
 
     def _suffer_late(self, request: Command, handler: Handler, fault: Fault) -> None:
         answer = self._suffer_now(request, handler, fault)
-        self._write(*(([], []) if answer is None else ([request], [answer])))
+        self._write([] if answer is None else [(request, answer)])
 
-    def _suffer_now(self, request: Command, handler: Handler, fault: Fault) -> bytes | None:
+    def _suffer_now(self, request: Command, handler: Handler, fault: Fault) -> Command | None:
         if fault.close:
             self.close()
         elif fault.error is not None:
-            return request.reply(fault.error, remark=fault.remark).encode()
+            return request.reply(fault.error, remark=fault.remark)
         elif not fault.drop:
             reply = self.server.call(handler, request, self)
             if reply is not None and not fault.mute and not request.is_oneway:
-                return reply.encode()
+                return reply
         return None
 
     def finish(self) -> None:

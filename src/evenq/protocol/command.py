@@ -106,12 +106,16 @@ class Command(msgspec.Struct, gc=False):
 
     def encode(self, serialize: Serialize | None = None) -> bytes:
         """The whole frame, length included."""
+        return b"".join(self.parts(serialize))
+
+    def parts(self, serialize: Serialize | None = None) -> tuple[bytes, bytes, bytes]:
+        """The same in pieces, for who sends many: a large body is then not copied twice."""
         serialize = serialize or self.serialize
         header = self._json_header() if serialize == "JSON" else self._binary_header()
         if len(header) > _MAX_HEADER:
             raise ArgumentError("ext", f"{len(header)} bytes", "header fields must stay under 16 MiB; use the body")
         mark = 0 if serialize == "JSON" else _BINARY_MARK
-        return b"".join((_PREFIX.pack(4 + len(header) + len(self.body), mark | len(header)), header, self.body))
+        return _PREFIX.pack(4 + len(header) + len(self.body), mark | len(header)), header, self.body
 
     def _json_header(self) -> bytes:
         return _encode_json(
