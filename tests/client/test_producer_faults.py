@@ -129,7 +129,8 @@ def test_a_send_never_takes_longer_than_its_timeout(
                 with pytest.raises(evenq.SendFailed) as caught:
                     await producer.send(Message(topic, b"x"), timeout=timeout)
                 assert caught.value.attempts
-                assert isinstance(caught.value, TimeoutError) == (fault != "busy")
+                # fifty sends of three refused attempts each may use their time up too, on a slow machine
+                assert isinstance(caught.value, TimeoutError) or fault == "busy"
                 return time.monotonic() - began
 
             took = await asyncio.gather(*(one() for _ in range(50)))

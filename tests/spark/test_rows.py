@@ -75,7 +75,6 @@ def test_a_row_is_the_message_that_a_producer_would_make(given_rows: list[dict[s
         )
         properties = decode_properties(entry.properties)
         uniques.add(properties.pop(Property.UNIQUE_KEY))
-        assert properties.pop(Property.WAIT) == "true"
         assert properties.pop(PROPERTY).startswith(f"5f2c8e01a9b34d77.12.3.{number}.")
         assert (entry.body, properties) == (row["value"], message.wire_properties())
     assert len(uniques) == len(given_rows)
@@ -98,7 +97,7 @@ def test_what_the_broker_wrote_does_not_take_effect_again() -> None:
     properties = decode_properties(entry.properties)
     assert properties.pop(Property.UNIQUE_KEY) != "old"
     assert properties.pop(PROPERTY) != "old"
-    assert properties == {"color": "red", "TAGS": "new", "WAIT": "true"}
+    assert properties == {"color": "red", "TAGS": "new"}
 
 
 def test_keys_may_be_a_list() -> None:

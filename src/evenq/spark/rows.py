@@ -78,7 +78,7 @@ class RowPacker:
             *own,
             f"{Property.UNIQUE_KEY}\x01",
             self._unique(len(batch)),
-            f"\x02{Property.WAIT}\x01true\x02{PROPERTY}\x01{self._origin.prefix}",
+            f"\x02{PROPERTY}\x01{self._origin.prefix}",
             pa.array(np.arange(self.row, self.row + len(batch))).cast(pa.string()),
             ".",
             _checksums(bodies, own),

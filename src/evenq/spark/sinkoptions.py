@@ -98,6 +98,6 @@ WRITE_OPTIONS = (
         "any one, or the next one of some rooms",
     ),
     Option("rooms", "rooms", texts.names, None, "machine rooms, with commas between, for selector=machine_room"),
-    Option("batchBytes", "batch_bytes", texts.count, "131072", "send messages together up to so many bytes"),
+    Option("batchBytes", "batch_bytes", texts.count, "524288", "send messages together up to so many bytes"),
     Option("maxMessageSize", "max_message_size", texts.count, "4194304", "the largest value that brokers take"),
 )
