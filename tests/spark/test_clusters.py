@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,24 +14,11 @@ from typing import Any
 import pytest
 
 from tests.clusters import AnyCluster, create_topic
+from tests.spark.processes import SPARK, environment
 from tests.waiting import wait_until
 
-pyspark = pytest.importorskip("pyspark", reason="PySpark is missing: install evenq[spark]")
-
 PROGRAM = Path(__file__).with_name("roundtrip.py")
-SPARK = Path(pyspark.__file__).parent
-# a JVM that lives for seconds gains nothing from the best compiler
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUIET = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
-
-
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
-    paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    places = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_LOG_DIR": str(folder), "SPARK_WORKER_DIR": str(folder)}
-    places["JAVA_TOOL_OPTIONS"] = SHORT_LIVED
-    return {**kept, **own, **places, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
 
 
 @contextmanager

@@ -1,0 +1,26 @@
+"""Spark in processes of its own: where it is installed, and an environment in which only a test has a say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+__all__ = ["SPARK", "environment"]
+
+pyspark = pytest.importorskip("pyspark", reason="PySpark is missing: install evenq[spark]")
+
+SPARK = Path(pyspark.__file__).parent
+# a JVM that lives for seconds gains nothing from the best compiler
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
+    paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    places = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_LOG_DIR": str(folder), "SPARK_WORKER_DIR": str(folder)}
+    places["JAVA_TOOL_OPTIONS"] = SHORT_LIVED
+    return {**kept, **own, **places, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
