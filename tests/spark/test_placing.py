@@ -72,3 +72,20 @@ def test_topics_of_rows() -> None:
     assert placed({"value": [b"x"] * 3, "topic": ["u", None, "u"]}) == [OTHERS[0], QUEUES[1], OTHERS[0]]
     with pytest.raises(ArgumentError, match="a row has no topic"):
         topics_of(batch, write_options({"namesrv": "a:1"}))
+
+
+def test_a_frame_that_numbers_its_rows_may_be_divided_and_ordered_otherwise() -> None:
+    numbers = [7, 3, 11, 4, 30, 2]
+    for selector in ("round_robin", "random"):
+        whole = placed({"value": [b"x"] * 6, "row_number": numbers}, selector=selector)
+        again = placed({"value": [b"x"] * 6, "row_number": numbers[::-1]}, first=9, partition=4, selector=selector)
+        assert whole == again[::-1]
+    assert placed({"value": [b"x"] * 6, "row_number": numbers})[:2] == [QUEUES[1], QUEUES[3]]
+    with pytest.raises(ArgumentError, match="number every row"):
+        placed({"value": [b"x"], "row_number": pa.array([None], pa.int64())})
+
+
+def test_a_row_that_names_its_queue_needs_no_key() -> None:
+    rows = {"value": [b"x"] * 2, "queue_id": [2, None], "broker": ["sh@b", None], "keys": [None, "k1"]}
+    by_key = placed({"value": [b"x"], "keys": ["k1"]}, selector="hash")
+    assert placed(rows, selector="hash") == [QUEUES[5], *by_key]

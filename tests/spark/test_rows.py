@@ -27,6 +27,8 @@ TYPES = {
     "properties": pa.map_(pa.string(), pa.string()),
     "delay_level": pa.int32(),
     "deliver_at": pa.timestamp("us", "UTC"),
+    "row_number": pa.int64(),
+    "unique_key": pa.string(),
 }
 
 
@@ -141,3 +143,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_no_broker_takes_is_refused(row: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         packer(100).pack(frame([{"value": b"fine"}, row]))
+
+
+def test_rows_that_a_frame_numbers_are_marked_so_in_any_task() -> None:
+    def marks(rows: list[dict[str, Any]], partition: int) -> list[str]:
+        own = RowPacker(Origin("writer", 2, partition), lambda: "0" * 32, 1000)
+        return [decode_properties(entry.properties)[PROPERTY] for entry in entries(own.pack(frame(rows)))]
+
+    numbered = [{"value": b"%d" % n, "row_number": n} for n in (5, 1 << 40, 0)]
+    found = marks(numbered, 0)
+    assert [mark.rpartition(".")[0] for mark in found] == ["writer.2.0.5", f"writer.2.0.{1 << 40}", "writer.2.0.0"]
+    assert marks(numbered[::-1], 9)[::-1] == found
+
+
+def test_a_unique_key_may_be_given() -> None:
+    packed = packer().pack(frame([{"value": b"x", "unique_key": "AB12"}, {"value": b"y"}]))
+    found = [decode_properties(entry.properties)[Property.UNIQUE_KEY] for entry in entries(packed)]
+    assert found == ["AB12", f"{0:028X}0001"]

@@ -18,6 +18,9 @@ def test_every_option_is_read() -> None:
         "batchBytes": "1000",
         "maxMessageSize": "2000",
         "sendTimeout": "5s",
+        "rowsPerSecond": "100",
+        "writerId": "nightly",
+        "epoch": "7",
     }
     assert {name.lower() for name in given} == {row.name.lower() for row in WRITE_OPTIONS}
     found = write_options(given | {"checkpointLocation": "Spark's own"})
@@ -30,6 +33,9 @@ def test_every_option_is_read() -> None:
         rooms=("hz", "sh"),
         batch_bytes=1000,
         max_message_size=2000,
+        rows_per_second=100,
+        writer="nightly",
+        epoch=7,
     )
 
 
@@ -66,3 +72,16 @@ def test_errors_name_the_column(columns: Mapping[str, str], message: str) -> Non
 
 def test_all_columns_may_be_there() -> None:
     check_columns({name: types[-1] for name, types in COLUMNS.items()}, write_options(LEAST))
+
+
+def test_a_write_that_may_be_run_again_has_a_name_and_an_epoch() -> None:
+    named = write_options(LEAST | {"writerId": "nightly1", "epoch": "0"})
+    assert (named.writer, named.epoch) == ("nightly1", 0)
+    for wrong, said in (
+        ({"writerId": "nightly"}, "writerId and epoch belong together"),
+        ({"epoch": "1"}, "writerId and epoch belong together"),
+        ({"writerId": "a.b", "epoch": "1"}, "at most 16 letters and digits"),
+        ({"writerId": "a", "epoch": "-1"}, "give a whole number, 0 or above"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            write_options(LEAST | wrong)

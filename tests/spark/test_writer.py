@@ -1,6 +1,7 @@
 """A writing task without Spark: record batches to messages."""
 
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from evenq.spark.lookup import Lookup
 from evenq.spark.marks import Origin
 from evenq.spark.options import read_options
 from evenq.spark.sinkoptions import write_options
-from evenq.spark.writer import write
+from evenq.spark.writer import RateLimit, write
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
@@ -109,6 +110,27 @@ def test_what_is_written_again_is_left_out(
     assert len(read(any_cluster.namesrv, topic, 3200)) == 3200
     found = Counter(row["value"] for row in read(any_cluster.namesrv, topic, 3200, deduplicate="true"))
     assert found == Counter(row["value"] for row in first + second)
+
+
+def test_a_limit_is_kept_in_steps_and_up_to_the_end() -> None:
+    now = 100.0
+    limit = RateLimit(50, clock=lambda: now)
+    assert limit.step == 5
+    assert limit.pause(5) == pytest.approx(0.1)
+    now += 0.3
+    assert limit.pause(5) == 0.0, "what was late is made up for"
+    assert limit.pause(25) == pytest.approx(0.4)
+    assert RateLimit(3).step == 1
+    assert RateLimit(1_000_000).step == writer.TOGETHER
+
+
+def test_rows_under_a_limit_take_their_time_and_all_come(embedded_cluster: AnyCluster, topic: str) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    options = write_options({"namesrv": embedded_cluster.namesrv, "topic": topic, "rowsPerSecond": "200"})
+    began = time.monotonic()
+    assert write(options, ORIGIN, frames([{"value": b"%d" % n} for n in range(100)])) == 100
+    assert time.monotonic() - began >= 0.5
+    assert len(read(embedded_cluster.namesrv, topic, 100)) == 100
 
 
 def test_a_broker_that_is_away_is_waited_for(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

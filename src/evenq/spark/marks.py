@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PROPERTY", "Origin", "epoch_of"]
+__all__ = ["PROPERTY", "QUERY_DIGITS", "Origin", "epoch_of"]
 
 # The property that a mark travels in.
 PROPERTY = "EVENQ_ROW"
 
-_QUERY_DIGITS = 16
+# Of a query's name so many letters go into marks.
+QUERY_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Origin:
     @property
     def prefix(self) -> str:
         """What the marks of all its rows begin with."""
-        return f"{self.query.replace('-', '')[:_QUERY_DIGITS]}.{self.epoch}.{self.partition}."
+        return f"{self.query.replace('-', '')[:QUERY_DIGITS]}.{self.epoch}.{self.partition}."
 
 
 def epoch_of(mark: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from evenq.balance.rooms import room_of
 from evenq.errors import ArgumentError
 from evenq.model import Message, MessageQueue
 from evenq.spark.marks import Origin
+from evenq.spark.rows import numbered
 from evenq.spark.sinkoptions import WriteOptions
 
 __all__ = ["Placing", "topics_of"]
@@ -48,7 +49,7 @@ class Placing:
 
     def __init__(self, options: WriteOptions, origin: Origin) -> None:
         self._options = options
-        self._turn = origin.partition
+        self._origin = origin
         self._random = Random(origin.prefix)
 
     def place(
@@ -59,29 +60,36 @@ class Placing:
         ``queues`` are the writable ones of every topic in the batch.
         """
         options, count = self._options, len(batch)
+        origin, numbers = numbered(self._origin, batch, first)
+        turns = numbers.to_numpy() + origin.partition
         if options.selector == "round_robin" and not _BINDING & set(batch.schema.names):
             own = queues[options.topic or ""]
-            turn = self._turn + first
-            return {own[(turn + at) % len(own)]: np.arange(at, count, len(own)) for at in range(min(len(own), count))}
+            if origin is self._origin:
+                step = len(own)
+                return {own[turns[at] % step]: np.arange(at, count, step) for at in range(min(step, count))}
+            return {own[at]: np.flatnonzero(turns % len(own) == at) for at in np.unique(turns % len(own)).tolist()}
         found: dict[MessageQueue, list[int]] = {}
-        for at, row in enumerate(_rows(batch)):
+        for at, (row, turn) in enumerate(zip(_rows(batch), turns.tolist(), strict=True)):
             topic = row.get("topic") or options.topic or ""
-            found.setdefault(self._place(queues[topic], row, first + at), []).append(at)
+            chance = self._random if origin is self._origin else Random(f"{origin.prefix}{turn}")
+            found.setdefault(self._place(queues[topic], row, turn, chance), []).append(at)
         return {queue: np.array(positions) for queue, positions in found.items()}
 
-    def _place(self, queues: Sequence[MessageQueue], row: Mapping[str, Any], number: int) -> MessageQueue:
+    def _place(self, queues: Sequence[MessageQueue], row: Mapping[str, Any], turn: int, chance: Random) -> MessageQueue:
         if row.get("queue_id") is not None:
             queues = _named(queues, row["queue_id"], row.get("broker"))
+            if len(queues) == 1:
+                return queues[0]
         if row.get("sharding_key") is not None:
             return _by_hash(queues, row["sharding_key"])
         match self._options.selector:
             case "hash":
                 return _by_hash(queues, _key(row.get("keys")))
             case "random":
-                return queues[self._random.randrange(len(queues))]
+                return queues[chance.randrange(len(queues))]
             case "machine_room":
                 queues = _near(queues, self._options.rooms)
-        return queues[(self._turn + number) % len(queues)]
+        return queues[turn % len(queues)]
 
 
 def _rows(batch: pa.RecordBatch) -> Iterable[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,7 +18,7 @@ from evenq.model import Property
 from evenq.protocol.compression import DEFAULT_THRESHOLD, compress
 from evenq.spark.marks import PROPERTY, Origin
 
-__all__ = ["Alone", "Packed", "RowPacker"]
+__all__ = ["Alone", "Packed", "RowPacker", "numbered"]
 
 # What brokers and producers write into the properties themselves. A frame that was read from a topic has them in its
 # column properties, and they must not take effect again.
@@ -74,12 +74,13 @@ class RowPacker:
         bodies, sizes = self._bodies(columns["value"])
         own = _own(columns)
         delays = _delays(columns)
+        marking, numbers = numbered(self._origin, batch, self.row)
         parts = [
             *own,
             f"{Property.UNIQUE_KEY}\x01",
-            self._unique(len(batch)),
-            f"\x02{PROPERTY}\x01{self._origin.prefix}",
-            pa.array(np.arange(self.row, self.row + len(batch))).cast(pa.string()),
+            self._unique(columns.get("unique_key"), len(batch)),
+            f"\x02{PROPERTY}\x01{marking.prefix}",
+            numbers.cast(pa.string()),
             ".",
             _checksums(bodies, own),
             "\x02",
@@ -105,10 +106,26 @@ class RowPacker:
             )
         return column.cast(pa.binary()), sizes
 
-    def _unique(self, count: int) -> pa.Array:
-        """So many unique keys: of one of them the counter at its end is exchanged."""
+    def _unique(self, given: pa.Array | None, count: int) -> pa.Array:
+        """Unique keys: those of the frame, and where it has none, one of which the counter at its end is exchanged."""
         digits = _counters().take(pa.array((self.row + np.arange(count)) % len(_counters())))
-        return pc.binary_join_element_wise(self._ids()[:-4], digits, "")
+        made = pc.binary_join_element_wise(self._ids()[:-4], digits, "")
+        if given is None:
+            return made
+        return pc.if_else(pc.equal(pc.fill_null(_plain("unique_key", given), ""), ""), made, given)
+
+
+def numbered(origin: Origin, batch: pa.RecordBatch, first: int) -> tuple[Origin, pa.Array]:
+    """Where rows come from, for their marks, and the number of each; ``first`` is how many the task had before.
+
+    A frame that numbers its rows itself may divide them otherwise among tasks when it is written again.
+    """
+    if "row_number" not in batch.schema.names:
+        return origin, pa.array(np.arange(first, first + len(batch)))
+    numbers = batch.column("row_number").cast(pa.int64())
+    if numbers.null_count:
+        raise ArgumentError("column row_number", None, "number every row, each of an epoch with a number of its own")
+    return replace(origin, partition=0), numbers
 
 
 @cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenq.errors import ArgumentError
 from evenq.spark import texts
 from evenq.spark.connecting import CONNECTION, Connecting
+from evenq.spark.marks import QUERY_DIGITS
 from evenq.spark.options import DEFAULT_GROUP
 from evenq.spark.table import Option, read_table
 
@@ -27,6 +29,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "deliver_at": ("timestamp",),
     "broker": ("string",),
     "queue_id": _WHOLE,
+    "row_number": _WHOLE,
+    "unique_key": ("string",),
 }
 
 
@@ -41,6 +45,10 @@ class WriteOptions:
     rooms: tuple[str, ...]
     batch_bytes: int
     max_message_size: int
+    rows_per_second: int | None
+    # what marks name in a batch write; a stream has its own
+    writer: str | None
+    epoch: int | None
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -55,6 +63,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     if (values["selector"] == "machine_room") != bool(rooms):
         raise ArgumentError("rooms", rooms or None, "selector=machine_room and the rooms belong together: give both")
     values["rooms"] = rooms or ()
+    if (values["writer"] is None) != (values["epoch"] is None):
+        raise ArgumentError("epoch", values["epoch"], "writerId and epoch belong together: give both, or neither")
     connecting = Connecting.take(values, send=values.pop("send_timeout"))
     return WriteOptions(connecting=connecting, **values)
 
@@ -72,6 +82,18 @@ def check_columns(types: Mapping[str, str], options: WriteOptions) -> None:
         raise ArgumentError("topic", None, "say where to write: give the option topic, or a column topic")
     if "broker" in types and "queue_id" not in types:
         raise ArgumentError("column", "broker", "it counts with a column queue_id only: give that too")
+
+
+def _writer(text: str) -> str:
+    if not re.fullmatch(f"[A-Za-z0-9]{{1,{QUERY_DIGITS}}}", text):
+        raise ValueError(f"give a name of at most {QUERY_DIGITS} letters and digits")
+    return text
+
+
+def _epoch(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("give a whole number, 0 or above")
+    return int(text)
 
 
 # What Spark itself is told by an option of the writer, and passes on.
@@ -100,4 +122,13 @@ WRITE_OPTIONS = (
     Option("rooms", "rooms", texts.names, None, "machine rooms, with commas between, for selector=machine_room"),
     Option("batchBytes", "batch_bytes", texts.count, "524288", "send messages together up to so many bytes"),
     Option("maxMessageSize", "max_message_size", texts.count, "4194304", "the largest value that brokers take"),
+    Option("rowsPerSecond", "rows_per_second", texts.count, None, "send at most so many rows a second in each task"),
+    Option(
+        "writerId",
+        "writer",
+        _writer,
+        None,
+        "a name for a batch write that may be run again: a stream has one of its own",
+    ),
+    Option("epoch", "epoch", _epoch, None, "which write of that name this is: later ones have larger numbers"),
 )

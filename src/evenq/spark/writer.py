@@ -7,24 +7,28 @@ At least once: a task that fails, or a batch that is run again, sends its rows a
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from evenq.errors import ArgumentError
 from evenq.spark.marks import Origin
 from evenq.spark.outbox import Outbox
 from evenq.spark.placing import Placing, topics_of
 from evenq.spark.rows import RowPacker
 from evenq.spark.sinkoptions import WriteOptions
 
-__all__ = ["BatchWriter", "StreamWriter", "Written", "write"]
+__all__ = ["BatchWriter", "RateLimit", "StreamWriter", "Written", "write"]
 
 # Rows that are packed before the event loop gets its turn: brokers work on some rows while we pack the next.
 TOGETHER = 2000
+# Under a limit, rows leave in so many steps a second.
+STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -39,17 +43,42 @@ def write(options: WriteOptions, origin: Origin, batches: Iterator[pa.RecordBatc
     with asyncio.Runner() as runner:
         outbox = runner.run(_open(options))
         packer, placing = RowPacker(origin, outbox.ids, options.max_message_size), Placing(options, origin)
+        limit = None if options.rows_per_second is None else RateLimit(options.rows_per_second)
+        step = TOGETHER if limit is None else limit.step
         try:
             for batch in batches:
                 queues = runner.run(outbox.queues(topics_of(batch, options)))
-                for start in range(0, len(batch), TOGETHER):
-                    part = batch.slice(start, TOGETHER)
+                for start in range(0, len(batch), step):
+                    part = batch.slice(start, step)
                     places = placing.place(part, packer.row, queues)
                     runner.run(outbox.put(packer.pack(part), places))
+                    if limit is not None:
+                        runner.run(outbox.flush())
+                        runner.run(asyncio.sleep(limit.pause(len(part))))
             runner.run(outbox.flush())
         finally:
             runner.run(outbox.close())
     return packer.row
+
+
+class RateLimit:
+    """Keeps a task to so many rows a second, in small steps and counted from its beginning.
+
+    The last step is waited for too, so that the task after it may begin at once.
+    """
+
+    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._began = clock()
+        self._rows = 0
+        # how many rows make a step
+        self.step = max(1, min(TOGETHER, rate // STEPS))
+
+    def pause(self, rows: int) -> float:
+        """So many more rows were sent: the seconds to wait before the next ones."""
+        self._rows += rows
+        return max(0.0, self._began + self._rows / self._rate - self._clock())
 
 
 async def _open(options: WriteOptions) -> Outbox:
@@ -57,20 +86,24 @@ async def _open(options: WriteOptions) -> Outbox:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a frame. Each write is a query of its own with one epoch: marks tell the tries of a task."""
+    """Writes a frame. Each write is a query of its own with one epoch, unless it is told a writer's name and an epoch:
+    marks tell the tries of a task, or those of the whole write."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
-        self.query = str(uuid.uuid4())
+        self.query = options.writer or str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(write(self.options, Origin(self.query, 0, _task().partitionId()), iterator))
+        origin = Origin(self.query, self.options.epoch or 0, _task().partitionId())
+        return Written(write(self.options, origin, iterator))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches. The epoch is the number of the batch, which is the same when it is run again."""
 
     def __init__(self, options: WriteOptions) -> None:
+        if options.writer is not None:
+            raise ArgumentError("writerId", options.writer, "a stream has a name and epochs of its own: leave it out")
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
