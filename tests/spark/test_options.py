@@ -74,6 +74,7 @@ READ = [
     ({"failOnDataLoss": "FALSE"}, "fail_on_data_loss", False),
     ({"deduplicate": "true"}, "deduplicate", True),
     ({"includeProperties": "true"}, "include_properties", True),
+    ({"propertyColumns": "__SHARDINGKEY, colour"}, "property_columns", ("__SHARDINGKEY", "colour")),
 ]
 
 CONNECTED = {
@@ -166,6 +167,7 @@ def test_the_value_travels_to_executors_and_shows_no_secret() -> None:
         (LEAST | {"accessKey": "me"}, "secretKey=None: accessKey and secretKey belong together"),
         (LEAST | {"tlsCa": "x"}, "tlsCa='x': this counts with tls=true only"),
         (LEAST | {"startingOffset": "latest"}, "startingOffset='latest': there is no such option; did you mean starti"),
+        (LEAST | {"propertyColumns": "Offset"}, "propertyColumns='Offset': there is another column Offset: use inclu"),
         (LEAST | {"path": "x"}, "path='x': there is no such option; load"),
         (LEAST | {"zzz": "x"}, "zzz='x': there is no such option; there are accessKey, "),
     ],

@@ -96,6 +96,14 @@ def test_a_batch_holds_what_was_sent(reading: Reading, send: Send, topic: str) -
         assert row.born_timestamp <= row.timestamp
 
 
+def test_properties_can_be_columns(reading: Reading, send: Send, topic: str) -> None:
+    send(numbered(topic, range(20)))
+    rows = reading.batch(propertyColumns="n,colour").collect()
+    assert {(bytes(row.value).decode(), row.n, row.colour) for row in rows} == {
+        (f"{n}", f"ü{n}", None) for n in range(20)
+    }
+
+
 def test_offsets_and_tags_choose_what_is_read(reading: Reading, send: Send, topic: str) -> None:
     receipts = send(numbered(topic, range(200)))
     ends = Counter(receipt.queue for receipt in receipts)

@@ -167,6 +167,7 @@ def _decode(options: ReadOptions, chunks: Sequence[Chunk]) -> pa.RecordBatch:
         [chunk.body for chunk in chunks],
         brokers=[chunk.queue.broker for chunk in chunks],
         include_properties=options.include_properties or again,
+        property_columns=options.property_columns,
         poisoned=poisoned,
     )
     for error in poisoned or ():

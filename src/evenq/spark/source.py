@@ -42,7 +42,7 @@ class RocketMQSource(DataSource):
         return read_options(self.options)
 
     def schema(self) -> StructType:
-        return from_arrow_schema(columns.schema(self.checked.include_properties))
+        return from_arrow_schema(columns.schema(self.checked.include_properties, self.checked.property_columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check(schema)

@@ -45,9 +45,13 @@ _LATEST = (2**63 - 1) // 1000
 _BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 
 
-def schema(include_properties: bool = False) -> pa.Schema:
-    """The columns of a batch: those of the Spark source, in its order."""
-    return SCHEMA_WITH_PROPERTIES if include_properties else SCHEMA
+def schema(include_properties: bool = False, property_columns: Sequence[str] = ()) -> pa.Schema:
+    """The columns of a batch: those of the Spark source, in its order.
+
+    ``property_columns`` are properties that have a column of their own, by their names. They come last.
+    """
+    found = SCHEMA_WITH_PROPERTIES if include_properties else SCHEMA
+    return pa.schema([*found, *(pa.field(name, pa.string()) for name in property_columns)])
 
 
 def decode_columns(
@@ -66,6 +70,7 @@ def decode_many(
     *,
     brokers: Sequence[str],
     include_properties: bool = False,
+    property_columns: Sequence[str] = (),
     poisoned: list[RecordError] | None = None,
 ) -> pa.RecordBatch:
     """Read the bodies of many pulls' answers, each from its broker, into one batch, in order.
@@ -83,12 +88,16 @@ def decode_many(
             for body, broker in zip(bodies, brokers, strict=True)
             for message in decode_messages(body, broker=broker, poisoned=poisoned)
         ]
-        return _from_messages(messages, include_properties)
-    return _from_layout(layout, brokers, include_properties, poisoned)
+        return _from_messages(messages, include_properties, property_columns)
+    return _from_layout(layout, brokers, include_properties, property_columns, poisoned)
 
 
 def _from_layout(
-    layout: Layout, brokers: Sequence[str], include_properties: bool, poisoned: list[RecordError] | None
+    layout: Layout,
+    brokers: Sequence[str],
+    include_properties: bool,
+    property_columns: Sequence[str],
+    poisoned: list[RecordError] | None,
 ) -> pa.RecordBatch:
     value, unreadable = _values(layout, poisoned)
     properties = cut(layout.data, layout.properties_at, layout.properties_end)
@@ -112,7 +121,8 @@ def _from_layout(
     ]
     if include_properties:
         columns.append(pairs.without_repeated(rows).maps())
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema(include_properties))
+    columns += [pairs.column(name.encode(), rows) for name in property_columns]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema(include_properties, property_columns))
     if unreadable:
         batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), unreadable, invert=True)))
     return batch
@@ -148,7 +158,9 @@ def _times(milliseconds: Ints | list[int]) -> pa.Array:
     return pa.array(held * 1000).view(pa.timestamp("us", "UTC"))
 
 
-def _from_messages(messages: Sequence[MessageView], include_properties: bool) -> pa.RecordBatch:
+def _from_messages(
+    messages: Sequence[MessageView], include_properties: bool, property_columns: Sequence[str]
+) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "topic": [message.topic for message in messages],
         "broker": [message.broker for message in messages],
@@ -165,4 +177,5 @@ def _from_messages(messages: Sequence[MessageView], include_properties: bool) ->
     }
     if include_properties:
         columns["properties"] = [list(message.properties.items()) for message in messages]
-    return pa.RecordBatch.from_pydict(columns, schema=schema(include_properties))
+    columns |= {name: [message.properties.get(name) for message in messages] for name in property_columns}
+    return pa.RecordBatch.from_pydict(columns, schema=schema(include_properties, property_columns))
