@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenq.balance import assign, strategy
-from evenq.balance.groups import CELLS, holders_in_groups, simulate_groups
+from evenq.balance.groups import CELLS, Population, holders_in_groups, pool_of, simulate_groups
 from evenq.balance.groups_draw import Array, Draw, Pool
 from evenq.balance.measures import holders, least_moves, moved, peak, spread, unheld
 from evenq.balance.rooms import room_of
@@ -112,7 +112,9 @@ def test_every_group_gets_the_strategys_own_answer(scenario: Scenario, virtual_n
 def test_the_results_are_the_measures_added_up(scenario: Scenario) -> None:
     results = simulate_groups(scenario, GROUPS)
     # the same luck again
-    draw = Pool(scenario, virtual_nodes=10).draw(GROUPS, np.random.default_rng([scenario.seed, 1]))
+    (chunk,) = Population.of(scenario, GROUPS).chunks
+    luck = np.random.default_rng([scenario.seed, 1, scenario.queues, scenario.members, 0])
+    draw = pool_of(scenario, 10, chunk.of).draw(GROUPS, luck)
     answers = [Answer(draw, group) for group in range(GROUPS)]
     for result in results:
         pairs = [answer.shares(result.strategy) for answer in answers]

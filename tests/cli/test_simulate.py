@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evenq.balance.scenario import Event, Scenario
@@ -115,6 +117,33 @@ def test_many_groups(run: Output) -> None:
     assert "To stay even, a group has to move 4.00 queues on average. STICKY moved 1.00 times that and AVG" in output
 
 
+def test_groups_of_many_sizes(run: Output, tmp_path: Path) -> None:
+    found = run.json("--groups", "400", "--queues", "uniform:4-8", "--members", "zipf:1.5:1-5", "-s", "STICKY")
+    (sticky,) = found["strategies"]
+    assert (found["groups"], sticky["exact"]) == (400, 400)
+    assert sum(sticky["spreads"].values()) == 400
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("queues,members,groups\n8,2,30\n16,4,70\n")
+    from_file = run.json("--sizes", str(sizes), "-s", "STICKY")
+    assert from_file["groups"] == 100, "as many as the file has"
+    assert set(from_file["strategies"][0]["loads"]) <= {"2", "3", "4"}
+    output = run("--sizes", str(sizes), "--groups", "50", "-s", "STICKY")
+    assert output.startswith("50 groups of sizes of sizes.csv, join; means over all groups")
+
+
+def test_traffic_of_an_audit_weighs_the_queues(run: Output, tmp_path: Path) -> None:
+    rows = [
+        {"topic": "orders", "broker": "broker-a", "queue_id": number, "messages": count, "bytes": 10}
+        for number, count in enumerate([1] * 7 + [93])
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "queues.parquet")
+    arguments = ["--groups", "300", "--queues", "8", "-s", "STICKY", "--traffic", str(tmp_path / "queues.parquet")]
+    hot, even = (run.json(*arguments, "--unit", unit)["strategies"][0] for unit in ("messages", "bytes"))
+    assert hot["moved"] == even["moved"]
+    assert hot["mean_traffic_peak"] > 0.93 * 5 > 2 > even["mean_traffic_peak"]
+    assert "With this traffic, the busiest member has 4." in run(*arguments)
+
+
 @pytest.mark.parametrize("mode", [[], ["--groups", "100"]])
 def test_the_picture_has_both_panels(run: Output, tmp_path: Path, mode: list[str]) -> None:
     path = tmp_path / "out.svg"
@@ -137,6 +166,17 @@ def test_the_picture_has_both_panels(run: Output, tmp_path: Path, mode: list[str
         ("--machine-room x", "--machine-room='x': the rooms here are room-a, room-b"),
         ("--groups 0", "--groups=0: give at least 1"),
         ("--groups 9 -e restart", "--event='restart': many groups take one event"),
+        ("--queues uniform:4-8", "--queues='uniform:4-8': one group has one size: say with --groups how many"),
+        ("--members x", "--members='x': give a number, or uniform:LOW-HIGH"),
+        ("--traffic t", "--traffic='t': it is for many groups"),
+        ("--groups 9 --traffic no/such", "--traffic='no/such': there is no such file"),
+        ("--sizes no/such.csv", "--sizes='no/such.csv': there is no such file"),
+        ("--groups 9 --unit grams", "--unit='grams': give messages or bytes"),
+        ("--spark", "--groups=None: say how many groups there are"),
+        ("--spark --groups 9", "--out=None: --spark and --out go together"),
+        ("--groups 9 --out x", "--out='x': --spark and --out go together"),
+        ("--groups 9 --members uniform:1-4 -e leave", "--event='leave': only 1 members are there then"),
+        ("--groups 9 --queues uniform:1-999 --members uniform:1-999", "--sizes='998,001 combinations"),
         ("--groups 9 --steps", "--steps=True: it is for one group"),
         ("--picture out.png", "--picture='out.png': pictures are SVG; give a name that ends in .svg"),
         ("--picture no/such/out.svg", "--picture='no/such/out.svg': there is no folder no/such; make it first"),

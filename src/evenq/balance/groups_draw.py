@@ -9,7 +9,7 @@ ring depend on nothing but its id, so each MD5 is computed once, and with a few 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,33 +32,26 @@ WAYS = 1 << 23
 class Pool:
     """The ids, names and hashes that groups are drawn from."""
 
-    def __init__(self, scenario: Scenario, virtual_nodes: int, members: int = MEMBERS) -> None:
+    def __init__(
+        self, scenario: Scenario, virtual_nodes: int, members: int = MEMBERS, most_topics: int = TOPICS
+    ) -> None:
         if virtual_nodes < 1:
             raise ArgumentError("virtual_nodes", virtual_nodes, "give at least 1; Java's default is 10")
         self.scenario = scenario
         self.virtual_nodes = virtual_nodes
-        chance = np.random.default_rng(scenario.seed)
         # fewer to draw from where topics have many queues
-        members = min(members, max(4 * len(scenario.everybody()), WAYS // scenario.queues))
-        topics = max(scenario.topics, min(TOPICS, WAYS // (members * scenario.queues)))
-        self.members = self._member_ids(chance, members)
+        members = max(4 * len(scenario.everybody()), min(members, WAYS // scenario.queues))
+        topics = max(scenario.topics, min(most_topics, WAYS // (members * scenario.queues)))
+        self._ring = _ring(scenario.seed, members, virtual_nodes)
         self.topics = [f"topic-{number:04}" for number in range(topics)]
         names = room_names(scenario.rooms) or [""]
-        self.rooms = chance.integers(len(names), size=len(self.members))
+        self.rooms = np.random.default_rng([scenario.seed, 4]).integers(len(names), size=len(self.members))
         self.room_names = names
 
-    def _member_ids(self, chance: np.random.Generator, count: int) -> list[str]:
-        """Sorted, so that the order of pool numbers is the order of ids; no two with a place on the ring in common."""
-        ids: set[str] = set()
-        places: set[int] = set()
-        while len(ids) < count:
-            address, process = chance.integers(256, size=3), chance.integers(1000, 100_000)
-            name = f"10.{'.'.join(map(str, address))}@{process}"
-            own = {ring_hash(f"{name}-{node}") for node in range(self.virtual_nodes)}
-            if len(own) == self.virtual_nodes and own.isdisjoint(places):
-                ids.add(name)
-                places |= own
-        return sorted(ids)
+    @property
+    def members(self) -> list[str]:
+        """Sorted, so that the order of pool numbers is the order of ids."""
+        return self._ring.ids
 
     def queues(self, topic: int) -> list[MessageQueue]:
         """The queues of a topic in Java's order."""
@@ -73,8 +66,7 @@ class Pool:
         topics = range(len(self.topics))
         way = np.empty((len(self.members), len(topics), self.scenario.queues), np.uint32)
         queues = np.array([[ring_hash(str(queue)) for queue in self.queues(topic)] for topic in topics], np.uint32)
-        for number, name in enumerate(self.members):
-            places = np.sort(np.array([ring_hash(f"{name}-{node}") for node in range(self.virtual_nodes)], np.uint32))
+        for number, places in enumerate(self._ring.places):
             following = places[np.searchsorted(places, queues) % self.virtual_nodes]
             np.subtract(following, queues, out=way[number])
         return way
@@ -98,6 +90,31 @@ class Pool:
             order_before=_permutations(chance, scenario.members, groups),
             order_after=_permutations(chance, len(after), groups),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """Members in the order of their ids, and the places of each on the ring, ascending."""
+
+    ids: list[str]
+    places: Array
+
+
+@lru_cache(maxsize=8)
+def _ring(seed: int, count: int, virtual_nodes: int) -> _Ring:
+    """So many ids, no two with a place in common. Groups of all sizes are drawn from the same ones."""
+    chance = np.random.default_rng(seed)
+    found: dict[str, list[int]] = {}
+    taken: set[int] = set()
+    while len(found) < count:
+        address, process = chance.integers(256, size=3), chance.integers(1000, 100_000)
+        name = f"10.{'.'.join(map(str, address))}@{process}"
+        own = {ring_hash(f"{name}-{node}") for node in range(virtual_nodes)}
+        if name not in found and len(own) == virtual_nodes and own.isdisjoint(taken):
+            found[name] = sorted(own)
+            taken |= own
+    ids = sorted(found)
+    return _Ring(ids, np.array([found[name] for name in ids], np.uint32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +157,13 @@ def _distinct(chance: np.random.Generator, numbers: int, count: int, groups: int
     if count > numbers:
         raise ArgumentError("members or topics", count, f"a simulation of many groups draws from {numbers}; give fewer")
     drawn = np.sort(chance.integers(numbers, size=(count, groups), dtype=np.int32), axis=0)
-    while (again := np.flatnonzero((drawn[1:] == drawn[:-1]).any(axis=0))).size:
-        drawn[:, again] = np.sort(chance.integers(numbers, size=(count, again.size), dtype=np.int32), axis=0)
+    again = np.arange(groups)
+    while (again := again[(drawn[1:, again] == drawn[:-1, again]).any(axis=0)]).size:
+        # only what came before is drawn again: the others are different, and stay as likely as any
+        some = drawn[:, again]
+        same = np.vstack([np.zeros((1, again.size), bool), some[1:] == some[:-1]])
+        some[same] = chance.integers(numbers, size=int(same.sum()), dtype=np.int32)
+        drawn[:, again] = np.sort(some, axis=0)
     return drawn
 
 

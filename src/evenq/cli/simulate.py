@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from evenq.balance.groups_sizes import Sizes
 from evenq.balance.scenario import EVENTS, ONE_OF_EACH, Event, Scenario
 from evenq.balance.simulation import simulate as simulate_one_group
-from evenq.cli.simulation_report import GroupsReport, Report, RunsReport
+from evenq.cli.joboptions import Conf, Master
+from evenq.cli.simulation_report import Report, RunsReport
 from evenq.errors import ArgumentError
 
 __all__ = ["simulate"]
 
+SIZES = "a distribution: uniform:4-64, zipf:1.5:1-64, lognormal:8:0.7:1-64"
 # Arguments whose options have another name.
 OPTIONS = {"machine_rooms": "machine-room"}
 
 
 def simulate(
-    queues: Annotated[int, typer.Option(help="Queues of each topic, dealt out over the brokers.")] = 16,
-    members: Annotated[int, typer.Option(help="Members at the start.")] = 4,
+    queues: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE", help=f"Queues of each topic, dealt out over the brokers; for many groups {SIZES}."
+        ),
+    ] = "16",
+    members: Annotated[
+        str, typer.Option(metavar="SIZE", help="Members at the start; for many groups a distribution likewise.")
+    ] = "4",
     topics: Annotated[int, typer.Option(help="Topics that the group reads.")] = 1,
     brokers: Annotated[int, typer.Option(help="Brokers that the queues are on.")] = 2,
     rooms: Annotated[int, typer.Option(help="Machine rooms of brokers and members; 0 for none.")] = 2,
@@ -50,6 +58,28 @@ def simulate(
     groups: Annotated[
         int | None, typer.Option(help="Simulate one event in so many random groups, e.g. 1000000.")
     ] = None,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sizes of many groups instead: CSV or Parquet with the columns queues, members and maybe groups.",
+        ),
+    ] = None,
+    traffic: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="What queues get, for many groups: the table by queue of evenq audit."),
+    ] = None,
+    unit: Annotated[str, typer.Option(help="What of the traffic counts: messages or bytes.")] = "messages",
+    spark: Annotated[bool, typer.Option("--spark", help="Simulate many groups on Spark, e.g. 10000000.")] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --spark: where tables and the page go. The same command again adds what is missing there.",
+        ),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
     seed: Annotated[int, typer.Option(help="The luck in names and order; the same seed gives the same.")] = 0,
     steps: Annotated[bool, typer.Option("--steps", help="Show every single change too, with all loads.")] = False,
     picture: Annotated[
@@ -61,11 +91,13 @@ def simulate(
 
     Without options: 16 queues, 4 members, one event of each kind, all strategies.
     """
-    default = ONE_OF_EACH if groups is None else (Event("join"),)
+    many = groups is not None or sizes is not None or spark
+    default = (Event("join"),) if many else ONE_OF_EACH
     try:
+        sized = Sizes.parse(queues, argument="queues"), Sizes.parse(members, argument="members")
         scenario = Scenario(
-            queues=queues,
-            members=members,
+            queues=_typical(sized[0]),
+            members=_typical(sized[1]),
             topics=topics,
             brokers=brokers,
             rooms=rooms,
@@ -74,16 +106,30 @@ def simulate(
         )
         _check_picture(picture)
         report: Report
-        if groups is None:
+        if not many:
+            _check_one_group(queues=sized[0], members=sized[1], traffic=traffic, out=out)
             runs = simulate_one_group(scenario, strategy, virtual_nodes=virtual_nodes, machine_rooms=machine_room)
             report = RunsReport(scenario, runs, steps)
         elif machine_room or steps:
             option, value = ("machine_rooms", machine_room) if machine_room else ("steps", steps)
             raise ArgumentError(option, value, "it is for one group; leave it out, or leave out --groups")
         else:
-            report = _many_groups(scenario, groups, strategy, virtual_nodes)
+            # numpy, which one group does not need
+            from evenq.cli.simulation_groups import Wanted, in_one_process, on_spark, population_of
+
+            if groups is None and sizes is None:
+                raise ArgumentError("groups", groups, "say how many groups there are, e.g. 10000000")
+            if spark != (out is not None):
+                raise ArgumentError("out", out, "--spark and --out go together: give a folder for the tables")
+            wanted = Wanted(groups, *sized, sizes, traffic, unit, strategy, virtual_nodes)
+            population = population_of(scenario, wanted)
+            if out is not None:
+                report = on_spark(population, wanted.title, out, master, conf, quiet=json)
+            else:
+                report = in_one_process(population, wanted.title)
     except ArgumentError as error:
-        option = OPTIONS.get(error.argument, error.argument.replace("_", "-"))
+        # options of Spark's own are told with their dashes already
+        option = OPTIONS.get(error.argument, error.argument.replace("_", "-").removeprefix("--"))
         raise ArgumentError(f"--{option}", error.value, error.remedy) from None
     if picture is not None:
         report.picture().save(picture)
@@ -94,8 +140,24 @@ def simulate(
     for part in report.tables():
         console.print(part, style="bold" if isinstance(part, str) else None, soft_wrap=isinstance(part, str))
     console.print(*report.sentences(), sep=" ", soft_wrap=not console.is_terminal)
+    for note in getattr(report, "notes", ()):
+        console.print(note, soft_wrap=True)
     if picture is not None:
         console.print(f"Picture: {picture}", soft_wrap=True)
+
+
+def _typical(sizes: Sizes) -> int:
+    """The size of all groups, or the largest where they differ: it stands for them until they are drawn."""
+    return sizes.fixed or max(sizes.chances)
+
+
+def _check_one_group(*, queues: Sizes, members: Sizes, **others: object) -> None:
+    for name, value in (("queues", queues), ("members", members)):
+        if value.fixed is None:
+            raise ArgumentError(name, value.text, "one group has one size: say with --groups how many there are")
+    for name, given in others.items():
+        if given is not None:
+            raise ArgumentError(name, given, "it is for many groups: say with --groups how many there are")
 
 
 def _check_picture(path: Path | None) -> None:
@@ -106,26 +168,3 @@ def _check_picture(path: Path | None) -> None:
         raise ArgumentError("picture", str(path), "pictures are SVG; give a name that ends in .svg")
     if not path.parent.is_dir():
         raise ArgumentError("picture", str(path), f"there is no folder {path.parent}; make it first")
-
-
-def _many_groups(scenario: Scenario, groups: int, strategies: Sequence[str] | None, virtual_nodes: int) -> GroupsReport:
-    from evenq.balance.groups import simulate_groups  # numpy, which one group does not need
-
-    bar = Progress(
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=groups)
-        results = simulate_groups(
-            scenario,
-            groups,
-            strategies,
-            virtual_nodes=virtual_nodes,
-            progress=lambda done: bar.update(task, completed=done),
-        )
-    return GroupsReport(scenario, results)

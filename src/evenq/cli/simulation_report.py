@@ -101,17 +101,23 @@ class RunsReport:
         return table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupsReport:
-    """Many groups under each strategy."""
+    """Many groups under each strategy. ``sizes`` tells of their sizes where not all have the scenario's; ``weighted``
+    where their queues have traffic of their own. ``notes`` are lines about the work."""
 
     scenario: Scenario
     results: Sequence[GroupsResult]
+    sizes: str | None = None
+    weighted: bool = False
+    notes: Sequence[str] = ()
 
     def tables(self) -> Iterable[str | Table]:
-        yield f"{self._title()}; means over all groups"
+        yield f"{self.title}; means over all groups"
         table = _table()
         for heading in ("moved", "× least", "exact", "spread", "widest", "fullest", "unheld"):
+            table.add_column(heading, justify="right")
+        for heading in ("busiest", "in 99%", "traffic moved") if self.weighted else ():
             table.add_column(heading, justify="right")
         for result in self.results:
             table.add_row(
@@ -123,8 +129,16 @@ class GroupsReport:
                 str(result.max_spread),
                 f"{result.mean_peak:.2f}",
                 f"{result.unheld / result.groups:.2f}",
+                *(self._traffic(result) if self.weighted else ()),
             )
         yield table
+
+    def _traffic(self, result: GroupsResult) -> tuple[str, ...]:
+        return (
+            f"{result.mean_traffic_peak:.2f}",
+            f"≤ {result.fullness_at(0.99):.2f}",
+            f"{result.traffic_moved / result.groups:.1%}",
+        )
 
     def sentences(self) -> list[str]:
         findings = [
@@ -132,7 +146,14 @@ class GroupsReport:
             for result in self.results
         ]
         least = self.results[0].least / self.results[0].groups
-        return [f"To stay even, a group has to move {least:.2f} queues on average.", *_in_words(findings, least)]
+        said = [f"To stay even, a group has to move {least:.2f} queues on average.", *_in_words(findings, least)]
+        if self.weighted:
+            best = min(self.results, key=lambda result: (result.unheld > 0, result.mean_traffic_peak))
+            said.append(
+                f"With this traffic, the busiest member has {best.mean_traffic_peak:.2f} times the mean of its group "
+                f"under {best.strategy}, where it has least; in 99% of groups at most {best.fullness_at(0.99):.2f}."
+            )
+        return said
 
     def as_json(self) -> dict[str, Any]:
         strategies = [
@@ -142,22 +163,27 @@ class GroupsReport:
                 "mean_spread": result.mean_spread,
                 "max_spread": result.max_spread,
                 "mean_peak": result.mean_peak,
+                "mean_traffic_peak": result.mean_traffic_peak,
             }
             for result in self.results
         ]
         return {
             "scenario": _scenario_json(self.scenario),
+            "sizes": self.sizes,
             "groups": self.results[0].groups,
             "strategies": strategies,
+            "notes": list(self.notes),
         }
 
     def picture(self) -> Picture:
         from evenq.plot.simulation import picture_of_groups
 
-        return picture_of_groups(self.results, self._title(), " ".join(self.sentences()))
+        return picture_of_groups(self.results, self.title, " ".join(self.sentences()))
 
-    def _title(self) -> str:
-        return f"{self.results[0].groups:,} groups of {_title(self.scenario)}, {self.scenario.events[0]}"
+    @property
+    def title(self) -> str:
+        sizes = self.sizes or _title(self.scenario)
+        return f"{self.results[0].groups:,} groups of {sizes}, {self.scenario.events[0]}"
 
 
 def _in_words(findings: Sequence[Finding], least: float) -> Iterable[str]:
