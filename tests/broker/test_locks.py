@@ -53,6 +53,16 @@ def test_a_group_is_locked_while_any_lock_holds(locks: QueueLocks, now: list[flo
     assert not locks.is_locked("g")
 
 
+def test_holders_are_those_whose_locks_have_not_run_out(locks: QueueLocks, now: list[float]) -> None:
+    locks.lock("g", "c1", QUEUES[:2])
+    now[0] += 30
+    locks.lock("g", "c2", QUEUES[2:])
+    assert locks.holders("g") == {QUEUES[0]: "c1", QUEUES[1]: "c1", QUEUES[2]: "c2"}
+    now[0] += 31
+    assert locks.holders("g") == {QUEUES[2]: "c2"}
+    assert locks.holders("other") == {}
+
+
 def test_expired_locks_are_forgotten(locks: QueueLocks, now: list[float]) -> None:
     locks.lock("g", "c1", QUEUES[:1])
     now[0] += 30

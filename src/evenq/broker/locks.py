@@ -59,6 +59,11 @@ class QueueLocks:
             if lock is not None and lock.owner == owner:
                 del held[queue]
 
+    def holders(self, group: str) -> dict[MessageQueue, str]:
+        """Who holds which queue now, for whoever looks on."""
+        now = self._clock()
+        return {queue: lock.owner for queue, lock in self._groups.get(group, {}).items() if lock.until >= now}
+
     def is_locked(self, group: str) -> bool:
         """Whether anybody holds any queue under this name."""
         now = self._clock()
