@@ -1,0 +1,47 @@
+"""The end of the demo: what came of it all, in a table and in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from evenq.cli.demo.verdict import Verdict
+
+__all__ = ["tell"]
+
+
+def tell(console: Console, verdict: Verdict, out: Path, moves: int, seconds: float) -> None:
+    """The verdict for people, and in ``verdict.json`` for programs."""
+    (out / "verdict.json").write_text(json.dumps(asdict(verdict) | {"clean": verdict.clean}, indent=2) + "\n")
+    console.print(_table(verdict))
+    first, *details = verdict.lines()
+    judged = "as it should be" if verdict.clean else "NOT as it should be"
+    console.print(f"[{'green' if verdict.clean else 'red'}]{first}: {judged}[/]")
+    for line in details:
+        console.print(line, soft_wrap=True, markup=False)
+    if verdict.twice and not verdict.unexplained:
+        said = "What came twice was in the hands of a member that was killed: it was done with, but not committed."
+        console.print(said, soft_wrap=True)
+    console.print(f"{moves} times a queue changed hands. It took {seconds:.0f} s.")
+    places = {"The topic": "topic.parquet", "Spark's share": "orders.parquet", "All names": "verdict.json"}
+    found = [f"{what}: {out / name}" for what, name in places.items() if (out / name).exists()]
+    console.print(*found, sep="\n", soft_wrap=True)
+
+
+def _table(verdict: Verdict) -> Table:
+    table = Table()
+    table.add_column("counted from the data")
+    table.add_column("messages", justify="right")
+    table.add_row("sent and confirmed", f"{verdict.sent:,}")
+    table.add_row("stored in the topic", f"{verdict.stored:,}")
+    for name, count in verdict.consumed.items():
+        table.add_row(f"consumed by {name}", f"{count:,}")
+    table.add_section()
+    table.add_row("consumed by all", f"{sum(verdict.consumed.values()):,}")
+    table.add_row("lost", f"{len(verdict.missing) + len(verdict.lost):,}")
+    table.add_row("twice", f"{len(verdict.twice):,}")
+    return table
