@@ -155,10 +155,12 @@ def compare(rounds: int, console: Console) -> bool:
             "single sends": lambda target: send_singles(target, COUNT),
             "batches of 100": lambda target: send_batches(target, 5 * COUNT),
             "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
-            "pulls of 32, mixed": lambda target: pull(target, SINGLES, COUNT, 32, 32),
+            "pulls of 32, mixed": lambda target: pull(target, SINGLES, 5 * COUNT, 32, 32),
             # Java's broker gives 32 whatever it is asked for
             "pulls of 4096": lambda target: pull(target, BATCHES, 5 * COUNT, 4096, 4096 if target is ours else 32),
         }
+        for target in (ours, java):
+            send_singles(target, 5 * COUNT)
         found: dict[str, list[tuple[Figure, Figure]]] = {name: [] for name in runs}
         for number in range(WARM_UP + rounds):
             for name, run in runs.items():

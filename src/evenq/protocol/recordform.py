@@ -6,16 +6,17 @@ See :mod:`evenq.protocol.records` for what a record is made of.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
 from evenq.errors import ArgumentError
-from evenq.protocol.batch import BODY_AT, BatchPart
+from evenq.protocol.batch import BODY_AT, split_batch
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.ids import pack_host
 
-__all__ = ["MAGIC_V1", "MAGIC_V2", "RecordForm", "body_crc"]
+__all__ = ["MAGIC_V1", "MAGIC_V2", "BatchRecords", "RecordForm", "body_crc"]
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -37,11 +38,21 @@ _FORMS = {
 
 # what a message of a batch takes beside its body and its properties
 _BATCH_OVERHEAD = BODY_AT + _SHORT.size
+# its size, its flag, and the size of its body
+_HEAD = struct.Struct(">i8xii").unpack_from
 
 
 def body_crc(body: bytes) -> int:
     """The checksum of a body as it is stored (compressed, if it is): Java drops the sign bit."""
     return crc32(body) & 0x7FFFFFFF
+
+
+class BatchRecords(NamedTuple):
+    """The records of a batch in pieces, four each, of which the last holds the properties behind their size; and the
+    size of each record."""
+
+    pieces: list[bytes]
+    sizes: list[int]
 
 
 class RecordForm:
@@ -110,38 +121,49 @@ class RecordForm:
         )
         return b"".join((head, body, self._topic, _SHORT.pack(len(properties)), properties))
 
-    def sizes(self, parts: Iterable[BatchPart]) -> list[int]:
-        """The sizes of the records of a batch's messages."""
-        more = self.overhead - _BATCH_OVERHEAD
-        return [end - start + more for start, _, end, _ in parts]
+    def most(self, data: bytes) -> int:
+        """How many bytes the records of a batch's messages have at most, whatever it holds."""
+        return len(data) // _BATCH_OVERHEAD * self.overhead + len(data)
 
-    def batch(
-        self, data: bytes, parts: Iterable[BatchPart], queue_offset: int, commit_log_offsets: Sequence[int]
-    ) -> bytes:
+    def batch(self, data: bytes, queue_offset: int, commit_log_offset: int) -> BatchRecords:
         """The records of a batch's messages, one behind the other. All but the head of each is taken over as it is.
 
-        Properties that end with a zero byte are refused: a store knows by zeros that a record was not written wholly.
+        What is not a batch is a ProtocolError that names the position. Properties that end with a zero byte are
+        refused: a store knows by zeros that a record was not written wholly.
         """
         pieces: list[bytes] = []
-        more, topic, pack = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack
-        for (start, tail, end, flag), offset in zip(parts, commit_log_offsets, strict=True):
-            if not data[end - 1] and end > tail + _SHORT.size:
-                raise ArgumentError("properties", data[tail + _SHORT.size : end], "they must not end with a zero byte")
-            body = data[start + BODY_AT : tail]
-            head = pack(
-                end - start + more,
-                self._magic,
-                crc32(body) & 0x7FFFFFFF,
-                self._queue_id,
-                flag,
-                queue_offset,
-                offset,
-                self._shared,
-                tail - start - BODY_AT,
-            )
-            pieces += (head, body, topic, data[tail:end])
-            queue_offset += 1
-        return b"".join(pieces)
+        sizes: list[int] = []
+        more, topic, pack, head, note = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack, _HEAD, sizes.append
+        magic, queue_id, shared = self._magic, self._queue_id, self._shared
+        at, last = 0, len(data) - _BATCH_OVERHEAD
+        with suppress(IndexError):
+            while at <= last:
+                size, flag, body_size = head(data, at)
+                body_at = at + BODY_AT
+                tail, end = body_at + body_size, at + size
+                # the sizes of body, properties and message must fit together
+                rest = data[tail] << 8 | data[tail + 1]
+                if rest != end - tail - 2 or body_size < 0 or rest > 0x7FFF:
+                    break
+                if not data[end - 1] and rest:
+                    raise ArgumentError("properties", data[tail + 2 : end], "they must not end with a zero byte")
+                body = data[body_at:tail]
+                size += more
+                crc = crc32(body) & 0x7FFFFFFF
+                pieces += (
+                    pack(size, magic, crc, queue_id, flag, queue_offset, commit_log_offset, shared, body_size),
+                    body,
+                    topic,
+                    data[tail:end],
+                )
+                note(size)
+                queue_offset += 1
+                commit_log_offset += size
+                at = end
+        if at != len(data):
+            # says what is wrong
+            split_batch(data)
+        return BatchRecords(pieces, sizes)
 
 
 @lru_cache(4096)

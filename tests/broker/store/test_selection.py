@@ -23,7 +23,7 @@ def units_of(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 
 def covered(selection: Selection) -> list[int]:
-    return [at for start, end in selection.pieces for at in range(start, end)]
+    return [at for position, size in selection.pieces for at in range(position, position + size)]
 
 
 @given(messages, st.integers(1, 110), st.integers(1, 12_000), st.none() | st.frozensets(st.integers(0, 2)))

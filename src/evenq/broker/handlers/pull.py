@@ -43,9 +43,8 @@ _SUSPEND = int(PullFlag.SUSPEND)
 _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
 _READ = int(Perm.READ)
 
-# Java's own names of what came of a read travel as the remark.
+# Java's own names of what came of a read that found nothing travel as the remark.
 _ANSWERS = {
-    ReadStatus.FOUND: (ResponseCode.SUCCESS, "FOUND"),
     ReadStatus.NO_MATCH: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
     ReadStatus.EMPTY: (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE"),
     ReadStatus.AT_END: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
@@ -95,18 +94,20 @@ class Pulling:
             found = read_matching(self._broker.store, *place, wanted)
         else:
             found = self._broker.store.read(*place, wanted)
-        code, remark = _ANSWERS[found.status]
-        if found.status is ReadStatus.EMPTY and header.queue_offset:
-            code = ResponseCode.PULL_OFFSET_MOVED
-        waits = code == ResponseCode.PULL_NOT_FOUND or (
-            deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        )
-        if waits and header.sys_flag & _SUSPEND and not last:
-            self._park(request, connection, header, found, deadline)
-            return None
-        offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
         if found.count:
+            code, remark = ResponseCode.SUCCESS, "FOUND"
             self._broker.traffic.sent(header.topic, header.consumer_group, found.count)
+        else:
+            code, remark = _ANSWERS[found.status]
+            if found.status is ReadStatus.EMPTY and header.queue_offset:
+                code = ResponseCode.PULL_OFFSET_MOVED
+            waits = code == ResponseCode.PULL_NOT_FOUND or (
+                deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            )
+            if waits and header.sys_flag & _SUSPEND and not last:
+                self._park(request, connection, header, found, deadline)
+                return None
+        offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
         return request.reply(code, ext=_ext(found), body=found.body, remark=remark)
 
     def _park(

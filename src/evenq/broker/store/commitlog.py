@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from evenq.broker.store.recent import RecentSizes
 from evenq.broker.store.segments import Segments
 
 __all__ = ["BLANK_MAGIC", "FILE_SIZE", "CommitLog"]
@@ -30,13 +31,14 @@ _UNLOAD_AFTER = 32 * 1024 * 1024
 class CommitLog:
     """Records by log offset. ``start`` is the first one kept, ``end`` where the next one goes."""
 
-    __slots__ = ("_pending", "_read", "_segments", "_synced", "_written", "end", "file_size")
+    __slots__ = ("_pending", "_read", "_segments", "_synced", "_written", "end", "file_size", "recent")
 
     def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
         self.file_size = file_size
         self._segments = Segments(directory, file_size)
         self._pending: list[bytes] = []
         self._read = 0
+        self.recent = RecentSizes()
         # Until recovery has found the true end by `cut`, nothing may be appended.
         self.end = self._written = self._synced = self._segments.end
 
@@ -79,10 +81,11 @@ class CommitLog:
         self.write_out()
         self.end = self._written = self.end + room
 
-    def append(self, record: bytes) -> None:
-        """Add a record, or several with no gap between, at :attr:`end`; they must fit."""
-        self._pending.append(record)
-        self.end += len(record)
+    def append(self, records: bytes, sizes: Iterable[int]) -> None:
+        """Add records of these sizes, with no gap between, at :attr:`end`; they must fit."""
+        self._pending.append(records)
+        self.recent.add(self.end, len(records), sizes)
+        self.end += len(records)
 
     def write_out(self) -> None:
         """Hand what waits in memory to the file: from then on it survives this process."""
@@ -95,23 +98,28 @@ class CommitLog:
     def take_back(self) -> int:
         """Forget what waits in memory: the file would not take it. The offset at which the log ends now."""
         self._pending.clear()
+        self.recent.forget()
         self.end = self._written
         return self.end
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""
-        return self.gather([(start, end)])
+        return self.gather([(start, end - start)])
 
     def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
-        """The bytes of several pieces in the order of the log, each within one file."""
-        end = pieces[-1][1]
+        """The bytes of several pieces in the order of the log, each by position and size and within one file."""
+        last, size = pieces[-1]
+        end = last + size
         if end > self._written:
             self.write_out()
         segment = self._segments.at(pieces[0][0])
         if end > segment.end:
-            return b"".join([self.read(*piece) for piece in pieces])
+            return b"".join([self.gather([piece]) for piece in pieces])
         content, base = segment.map, segment.start
-        data = b"".join([content[start - base : stop - base] for start, stop in pieces])
+        if len(pieces) == 1:
+            data = content[last - base : end - base]
+        else:
+            data = b"".join([content[(at := position - base) : at + size] for position, size in pieces])
         self._read += len(data)
         if self._read > _UNLOAD_AFTER:
             self.unload()
@@ -120,12 +128,12 @@ class CommitLog:
     def unload(self) -> None:
         """Give back the memory of what was read."""
         self._read = 0
-        for segment in self._segments.files:
-            segment.unload()
+        self._segments.unload()
 
     def cut(self, position: int) -> None:
         """Make ``position`` the end; what is behind it is gone."""
         self._pending.clear()
+        self.recent.forget()
         self._segments.cut(position)
         self.end = self._written = position
         # whoever wrote the last file may have been killed before it was on the disk

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile
-from evenq.broker.store.keys import Keys, find_keys, key_hash
+from evenq.broker.store.keys import Keys, find_keys, key_hash, keys_of
 from evenq.broker.store.scan import BLANK, read_entry
 
 __all__ = ["Index"]
@@ -91,8 +93,20 @@ class Index:
     def advance(self) -> bool:
         """Take the next piece of the log; whether there is more of it."""
         self.position = max(self.position, self._log.start)
+        sizes = self._log.recent.take(self.position)
+        if sizes is None:
+            self._search()
+        else:
+            ends = np.cumsum(np.array(sizes), dtype=np.int64)
+            data = self._log.read(self.position, self.position + int(ends[-1]))
+            self._add(keys_of(data, np.append(0, ends[:-1]), self.position))
+            self.position += len(data)
+        return self.behind > 0
+
+    def _search(self) -> None:
+        """Take the next piece of which nobody knows where its records begin."""
         file_end = (self.position // self._log.file_size + 1) * self._log.file_size
-        end = min(file_end, self._log.written)
+        end = min(file_end, self._log.written, self._log.recent.begin or file_end)
         keys = self._keys(min(self.position + _PIECE, end))
         if keys.end == self.position and not keys.blank:
             # a message that is larger than a piece
@@ -107,7 +121,6 @@ class Index:
                     "no message is at %d of the log, where one should be: none up to %d is indexed", keys.end, end
                 )
             self.position = end
-        return self.behind > 0
 
     def _keys(self, end: int) -> Keys:
         return find_keys(self._log.read(self.position, end), self.position)

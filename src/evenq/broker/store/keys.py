@@ -7,7 +7,7 @@ A message is found by its unique key and by each of its own keys. What the index
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from evenq.model import java_string_hash
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import MAGIC_V1
 
-__all__ = ["Keys", "find_keys", "key_hash"]
+__all__ = ["Keys", "find_keys", "key_hash", "keys_of"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -69,7 +69,12 @@ def find_keys(data: bytes, base: int) -> Keys:
     if not len(starts):
         return Keys(np.empty(0, np.int32), starts, starts, base + end, blank)
     # a record that is cut off at the end must not pass for a part of the one before it
-    buffer = np.frombuffer(data, np.uint8, end)
+    return replace(keys_of(data[:end], starts, base), blank=blank)
+
+
+def keys_of(data: bytes, starts: Ints, base: int) -> Keys:
+    """The keys of the records that are ``data``, which lies at ``base`` in the log."""
+    buffer = np.frombuffer(data, np.uint8)
     records = _Records(buffer, starts)
     rows, begins, ends = records.keys()
     topics, _ = _hashes(buffer, records.topic_at, records.topic_end)
@@ -77,7 +82,7 @@ def find_keys(data: bytes, base: int) -> Keys:
     heads = topics[rows] * np.uint32(31) + np.uint32(ord("#"))
     signed = (heads * _powers(int(units.max(initial=0)))[units] + keys).view(np.int32)
     hashes = np.where(signed == -(1 << 31), 0, np.abs(signed)).astype(np.int32)
-    return Keys(hashes, base + starts[rows], records.stored[rows], base + end, blank)
+    return Keys(hashes, base + starts[rows], records.stored[rows], base + len(data))
 
 
 def _whole_records(data: bytes) -> tuple[Ints, int, bool]:
@@ -124,6 +129,8 @@ class _Records:
         names, ends = marks[kinds == _NAME_END], marks[kinds == _VALUE_END]
         unique = self._values(b"UNIQ_KEY", names, ends)
         several = _split(self._data, *self._values(b"KEYS", names, ends))
+        if not len(several[0]):
+            return unique
         rows, begins, stops = (np.concatenate(pair) for pair in zip(unique, several, strict=True))
         order = np.argsort(rows, kind="stable")
         return rows[order], begins[order], stops[order]
@@ -131,7 +138,11 @@ class _Records:
     def _values(self, name: bytes, name_ends: Ints, value_ends: Ints) -> tuple[Ints, Ints, Ints]:
         """The records that have a property, and where its value begins and ends."""
         begins = name_ends - len(name)
-        begins = begins[(begins > 0) & (_words(self._data, begins, len(name)) == np.frombuffer(name, f"V{len(name)}"))]
+        begins = begins[
+            (begins > 0) & (_every(self._data, f"u{len(name)}")[begins] == np.frombuffer(name, f"u{len(name)}"))
+        ]
+        if not len(begins):
+            return begins, begins, begins
         rows = np.searchsorted(self._starts, begins, "right") - 1
         # the same bytes may stand in a body, or end a longer name
         real = (begins == self.properties_at[rows]) | (
@@ -152,9 +163,11 @@ def _last_of_each(rows: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints, Int
 
 def _split(data: Bytes, rows: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Cut values at their blanks; what is empty is left out."""
+    if not len(rows):
+        return rows, begins, ends
     blanks = np.flatnonzero(data == _SPACE)
     place = np.searchsorted(begins, blanks, "right") - 1
-    within = (place >= 0) & (blanks < ends[place]) if len(begins) else np.zeros(len(blanks), np.bool_)
+    within = (place >= 0) & (blanks < ends[place])
     blanks, place = blanks[within], place[within]
     all_rows = np.concatenate((rows, rows[place]))
     all_begins = np.concatenate((begins, blanks + 1))
@@ -191,15 +204,17 @@ def _powers(most: int) -> Hashes:
     return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
+def _every(data: Bytes, kind: str) -> NDArray[Any]:
+    """What stands at each place of the data, as numbers or words of a kind."""
+    dtype = np.dtype(kind)
+    return np.ndarray((max(len(data) - dtype.itemsize + 1, 1),), dtype, data.data, strides=(1,))
+
+
 def _words(data: Bytes, begins: Ints, width: int) -> NDArray[np.void]:
     """The ``width`` bytes at each of the places."""
-    count = max(len(data) - width + 1, 1)
-    every = np.ndarray((count,), np.dtype((np.void, width)), data.data, strides=(1,))
-    words: NDArray[np.void] = every[begins]
+    words: NDArray[np.void] = _every(data, f"V{width}")[begins]
     return words
 
 
-def _numbers(data: Bytes, at: Ints, kind: str) -> NDArray[Any]:
-    dtype = np.dtype(kind)
-    numbers: NDArray[Any] = _words(data, at, dtype.itemsize).view(dtype).astype(np.int64)
-    return numbers
+def _numbers(data: Bytes, at: Ints, kind: str) -> Ints:
+    return _every(data, kind)[at].astype(np.int64)

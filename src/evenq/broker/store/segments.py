@@ -42,9 +42,6 @@ class Segment:
             position += written
             data = data[written:]
 
-    def read(self, at: int, size: int) -> bytes:
-        return os.pread(self._fd, size, at - self.start)
-
     @property
     def map(self) -> mmap.mmap:
         """The whole file for reading: the cheap way to take many small slices."""
@@ -116,7 +113,8 @@ class Segments:
 
     def at(self, position: int) -> Segment:
         """The file that holds ``position``, which must be within the run."""
-        return self.files[(position - self.files[0].start) // self.size]
+        files = self.files
+        return files[(position - files[0].start) // self.size]
 
     def extend(self, position: int) -> Segment:
         """The file that holds ``position``; a new one where the run ends exactly there."""
@@ -138,10 +136,14 @@ class Segments:
 
     def read(self, at: int, size: int) -> bytes:
         segment = self.at(at)
-        if at + size <= segment.end:
-            return segment.read(at, size)
-        room = segment.end - at
-        return segment.read(at, room) + self.read(segment.end, size - room)
+        begin = at - segment.start
+        data: bytes = segment.map[begin : begin + size]
+        return data if len(data) == size else data + self.read(segment.end, size - len(data))
+
+    def unload(self) -> None:
+        """Give back the memory of what was read."""
+        for segment in self.files:
+            segment.unload()
 
     def cut(self, position: int) -> None:
         """Forget everything from ``position`` on: later files are removed, the rest of this one becomes a hole."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import accumulate, repeat
@@ -28,7 +28,6 @@ from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.broker.store.selection import select
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
-from evenq.protocol.batch import BatchPart, split_batch
 from evenq.protocol.filters import tag_code
 from evenq.protocol.properties import find_property
 from evenq.protocol.recordform import RecordForm
@@ -44,6 +43,9 @@ Saver = Callable[[], Callable[[], None]]
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
 
+# Reads fill the maps of consume queues with pages: after so many bytes they are given back.
+_UNLOAD_AFTER = 8 * 1024 * 1024
+
 
 _tag_code = lru_cache(4096)(tag_code)
 
@@ -53,11 +55,11 @@ def _wire_tag_code(tags: bytes | None) -> int:
     return tag_code(tags.decode(errors="replace") if tags else None)
 
 
-def _tag_codes(batch: bytes, parts: Iterable[BatchPart]) -> Iterable[int]:
+def _tag_codes(batch: bytes, pieces: Sequence[bytes]) -> Iterable[int]:
     """The hash of each message's tag."""
     if b"TAGS\x01" not in batch:
         return repeat(0)
-    return [_wire_tag_code(find_property(batch[tail + 2 : end], b"TAGS")) for _, tail, end, _ in parts]
+    return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in pieces[3::4]]
 
 
 class Incoming(NamedTuple):
@@ -144,6 +146,7 @@ class Store:
         self.log = CommitLog(directory / "commitlog", log_file_size)
         self._checkpoint = Checkpoint.load(self._checkpoint_path)
         self._last_time = 0
+        self._read = 0
         # what else is saved with each checkpoint
         self._savers: list[Saver] = []
         # records of which others were made shortly before a kill: nobody need do it again
@@ -193,7 +196,7 @@ class Store:
         delayed = message.topic == SCHEDULE_TOPIC
         code = self.levels.due(message.queue_id + 1, now) if delayed else _tag_code(message.tags)
         queue.append(stored.log_offset, size, code)
-        self._take(record, queue, now)
+        self._take(record, (size,), queue, now)
         return stored
 
     def append_batch(self, batch: Incoming) -> StoredBatch:
@@ -201,14 +204,13 @@ class Store:
         queue = self.queue(batch.topic, batch.queue_id)
         now = int(self._clock() * 1000)
         form = self._form(batch, now)
-        parts = split_batch(batch.body)
-        sizes = form.sizes(parts)
-        self._make_room(sum(sizes))
+        if not self.log.fits(form.most(batch.body)):
+            self._make_room(sum(form.batch(batch.body, 0, 0).sizes))
+        pieces, sizes = form.batch(batch.body, queue.max, self.log.end)
         *offsets, _ = accumulate(sizes, initial=self.log.end)
         stored = StoredBatch(queue.max, offsets)
-        records = form.batch(batch.body, parts, *stored)
-        queue.extend(b"".join(map(UNIT.pack, offsets, sizes, _tag_codes(batch.body, parts))))
-        self._take(records, queue, now)
+        queue.extend(b"".join(map(UNIT.pack, offsets, sizes, _tag_codes(batch.body, pieces))))
+        self._take(b"".join(pieces), sizes, queue, now)
         return stored
 
     def _form(self, message: Incoming, now: int) -> RecordForm:
@@ -231,8 +233,8 @@ class Store:
                 raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
             self.log.roll()
 
-    def _take(self, records: bytes, queue: ConsumeQueue, now: int) -> None:
-        self.log.append(records)
+    def _take(self, records: bytes, sizes: Iterable[int], queue: ConsumeQueue, now: int) -> None:
+        self.log.append(records, sizes)
         self._last_time = now
         self._dirty.add(queue)
         self._arrived[queue.topic, queue.queue_id] = None
@@ -320,10 +322,18 @@ class Store:
             return Read(status, queue.max, queue.min, queue.max)
         count = min(count, max_bytes // MIN_RECORD + 1)
         units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
+        self._read += len(units)
+        if self._read > _UNLOAD_AFTER:
+            self._unload()
         pieces, found, seen = select(units, count, max_bytes, codes)
         if not found:
             return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
         return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, self.log.gather(pieces), found)
+
+    def _unload(self) -> None:
+        self._read = 0
+        for queue in self._queues.values():
+            queue.unload()
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
