@@ -34,6 +34,8 @@ def test_members_and_the_query_consume_everything_between_them(tmp_path: Path) -
         "only of the killed one"
     )
     verdict = json.loads((out / "verdict.json").read_text())
+    committed = verdict["killed"]["c2"]
+    assert all(offset >= committed[f"{broker}:{queue}"] for broker, queue, offset in twice), "of what was in its hands"
     assert (verdict["clean"], verdict["missing"], verdict["lost"], verdict["unknown"]) == (True, [], [], [])
     assert verdict["sent"] == len(counted.sent)
     assert verdict["stored"] == len(counted.places)

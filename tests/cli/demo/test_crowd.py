@@ -42,7 +42,7 @@ def test_members_share_hand_over_and_die(topic: str, group: str, tmp_path: Path)
         assert sum(crowd.counts().values()) == 40
         assert {one.who for one in crowd.consumed()} == {"c1", "c2"}
 
-        process = crowd.kill("c2")
+        process = crowd.kill("c2", {})
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
         wait_until(lambda: held() == {"c1": 4, "c2": 0}, lambda: f"all with c1: {held()}")
@@ -53,6 +53,6 @@ def test_members_share_hand_over_and_die(topic: str, group: str, tmp_path: Path)
         wait_until(lambda: held()["c3"] == 2, "a share for c3")
         crowd.leave("c1")
         wait_until(lambda: held()["c3"] == 4, "all with c3")
-        assert (crowd.running, crowd.killed, crowd.left) == (["c3"], ["c2"], ["c1"])
+        assert (crowd.running, crowd.killed, crowd.left) == (["c3"], {"c2": {}}, ["c1"])
         survivor = crowd._running["c3"]
     assert survivor.poll() is not None, "no process stays behind"

@@ -45,6 +45,8 @@ def test_a_message_that_goes_missing_is_named_and_ends_in_failure(
     twice = {place for place, times in counted.consumed.items() if times > 1}
     assert {tuple(one["place"]) for one in verdict["twice"]} == twice
     assert all(one["why"].startswith("c2 was killed") and "c2" in one["who"] for one in verdict["twice"])
+    committed = verdict["killed"]["c2"]
+    assert all(offset >= committed[f"{broker}:{queue}"] for broker, queue, offset in twice), "of what was in its hands"
     for moment in ("c2 is killed (SIGKILL to process", "connections of broker-b are cut", "c1 leaves", "moved: "):
         assert moment in told
 

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 QUEUES = [MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 3)]
 STATE = State(
-    [Row("c1", "in", QUEUES, 1234), Row("c2", "killed", [], 5), Row("Spark", "coming", [], 0)],
+    [Row("c1", "in", QUEUES, 1234, 17), Row("c2", "killed", [], 5, 0), Row("Spark", "coming", [], 0, 0)],
     sent=5000,
     stored=4999,
     behind=17,

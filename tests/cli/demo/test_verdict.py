@@ -47,11 +47,16 @@ def test_what_nobody_consumed_is_lost_and_named() -> None:
 
 def test_what_came_twice_is_named_and_excused_only_by_a_kill() -> None:
     everything = consumed("c1", 0, 1) + consumed("c2", 1)
-    without, with_kill = (judge(keys(0, 1), stored(0, 1), everything, killed) for killed in ((), ("c2",)))
+    in_hand, committed, elsewhere = (
+        {"c2": {(place(1).broker, queue): offset}} for queue, offset in ((1, 1), (1, 2), (2, 0))
+    )
+    without, with_kill = (judge(keys(0, 1), stored(0, 1), everything, killed) for killed in ({}, in_hand))
     assert not without.clean
     assert str(without.twice[0]) == "o-1 (broker-b:1 at 1) by c1 and c2: nobody knows why"
     assert with_kill.clean
     assert with_kill.twice[0].why == "c2 was killed before it could tell that it was done"
+    for innocent in (committed, elsewhere):
+        assert not judge(keys(0, 1), stored(0, 1), everything, innocent).clean, "the kill has no part in it"
 
 
 def test_a_kill_does_not_excuse_what_others_did_twice() -> None:
@@ -59,8 +64,9 @@ def test_a_kill_does_not_excuse_what_others_did_twice() -> None:
     three_times = consumed("c1", 0) + consumed("c2", 0) + consumed("c3", 0)
     twice_by_the_victim = consumed("c2", 0, 0)
     two_victims = consumed("c2", 0) + consumed("c4", 0)
+    killed = {name: {("broker-a", 0): 0} for name in ("c2", "c4")}
     for everything in (again_by_survivors, three_times, twice_by_the_victim, two_victims):
-        assert not judge(keys(0), stored(0), everything, ["c2", "c4"]).clean
+        assert not judge(keys(0), stored(0), everything, killed).clean
 
 
 def test_a_message_that_is_stored_twice_is_not_one_that_was_consumed_twice() -> None:

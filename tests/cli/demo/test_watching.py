@@ -24,7 +24,7 @@ def test_a_queue_that_nobody_holds_for_a_moment_has_moved_once(monkeypatch: pyte
         told: list[list[tuple[MessageQueue, str, str]]] = []
 
         def see(holders: Mapping[MessageQueue, str]) -> None:
-            monkeypatch.setattr(watcher, "_look", lambda names: Look(holders, {}, (), 0))
+            monkeypatch.setattr(watcher, "_look", lambda names: Look(holders, {}, {}, (), 0))
             told.append(watcher.look(set()))
 
         a, b, c = QUEUES

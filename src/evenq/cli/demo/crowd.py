@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from evenq.cli.demo.verdict import Consumed, Place
+from evenq.cli.demo.verdict import Committed, Consumed, Place
 
 __all__ = ["Crowd", "read_notes"]
 
@@ -26,7 +26,8 @@ class Crowd:
         self._strategy = strategy
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.killed: list[str] = []
+        # name → what the group had committed then in the queues that it held
+        self.killed: dict[str, Committed] = {}
         self.left: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -67,10 +68,10 @@ class Crowd:
         process.terminate()
         _ended(process)
 
-    def kill(self, name: str) -> int:
+    def kill(self, name: str, committed: Committed) -> int:
         """SIGKILL: no hand-over, no last commit, no goodbye. Gives the process id."""
         process = self._running.pop(name)
-        self.killed.append(name)
+        self.killed[name] = committed
         process.kill()
         _ended(process)
         return process.pid

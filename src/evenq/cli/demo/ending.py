@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from evenq.cli.demo.verdict import Verdict
+from evenq.cli.demo.verdict import Committed, Verdict
 
 __all__ = ["tell"]
 
 
-def tell(console: Console, verdict: Verdict, out: Path, moves: int, seconds: float) -> None:
+def tell(
+    console: Console,
+    verdict: Verdict,
+    killed: Mapping[str, Committed],
+    out: Path,
+    moves: int,
+    seconds: float,
+) -> None:
     """The verdict for people, and in ``verdict.json`` for programs."""
-    (out / "verdict.json").write_text(json.dumps(asdict(verdict) | {"clean": verdict.clean}, indent=2) + "\n")
+    committed = {
+        name: {f"{broker}:{queue}": offset for (broker, queue), offset in offsets.items()}
+        for name, offsets in killed.items()
+    }
+    everything = asdict(verdict) | {"clean": verdict.clean, "killed": committed}
+    (out / "verdict.json").write_text(json.dumps(everything, indent=2) + "\n")
     console.print(_table(verdict))
     first, *details = verdict.lines()
     judged = "as it should be" if verdict.clean else "NOT as it should be"

@@ -66,7 +66,7 @@ def play(setting: Setting) -> bool:
             if stream is not None and not stream.cancel() and stream.exception() is None:
                 stream.result().spark.stop()
     verdict = judge(confirmed, stored, consumed, crowd.killed)
-    ending.tell(console, verdict, setting.out, stage.watcher.moves, time.monotonic() - began)
+    ending.tell(console, verdict, crowd.killed, setting.out, stage.watcher.moves, time.monotonic() - began)
     return verdict.clean
 
 
@@ -129,8 +129,11 @@ class Stage:
         return self._orders.confirmed()
 
     def _kill(self, name: str) -> None:
-        held = self.watcher.last.held_by(name)
-        process = self._crowd.kill(name)
+        self._look()
+        last = self.watcher.last
+        held = last.held_by(name)
+        committed = {(queue.broker, queue.queue_id): last.committed[queue] for queue in held}
+        process = self._crowd.kill(name, committed)
         self._screen.say(f"{name} is killed (SIGKILL to process {process}); it held {' '.join(map(short, held))}")
         began = time.monotonic()
         self._settle()
@@ -178,12 +181,18 @@ class Stage:
         crowd = self._crowd
         fate = dict.fromkeys(crowd.killed, "killed") | dict.fromkeys(crowd.left, "left")
         rows = [
-            Row(name, fate.get(name, "in" if name in last.members else "coming"), last.held_by(name), count)
+            Row(
+                name,
+                fate.get(name, "in" if name in last.members else "coming"),
+                last.held_by(name),
+                count,
+                last.lag_of(name),
+            )
             for name, count in crowd.counts().items()
         ]
         if self._stream is not None:
             there = NAME in last.members
-            rows.append(Row(NAME, "in" if there else "coming", last.held_by(NAME), self._rows()))
+            rows.append(Row(NAME, "in" if there else "coming", last.held_by(NAME), self._rows(), last.lag_of(NAME)))
         return State(rows, self._orders.sent, last.stored, last.behind, self.watcher.moves)
 
     def _rows(self) -> int:

@@ -35,12 +35,13 @@ def short(queue: MessageQueue) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member: what became of it, what it holds, how many messages it is done with."""
+    """A member: what became of it, what it holds, how many messages it is done with, how many wait for it."""
 
     name: str
     state: str
     queues: Sequence[MessageQueue]
     consumed: int
+    lag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,12 @@ class Screen:
         table = Table()
         for heading in ("member", "", "holds"):
             table.add_column(heading)
-        table.add_column("consumed", justify="right")
+        for heading in ("consumed", "lag"):
+            table.add_column(heading, justify="right")
         for row in state.rows:
             colour = {"in": "green", "killed": "red"}.get(row.state, "dim")
             held = " ".join(map(short, row.queues))
-            table.add_row(row.name, Text(row.state, colour), held, f"{row.consumed:,}")
+            table.add_row(row.name, Text(row.state, colour), held, f"{row.consumed:,}", f"{row.lag:,}")
         with self._lock:
             events = [Text(event) for event in self._events]
         head = f"sent {state.sent:,} · stored {state.stored:,} · lag {state.behind:,} · moves {state.moves}"

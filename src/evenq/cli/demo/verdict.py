@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["Consumed", "Place", "Stored", "Twice", "Verdict", "judge"]
+__all__ = ["Committed", "Consumed", "Place", "Stored", "Twice", "Verdict", "judge"]
 
 
 class Place(NamedTuple):
@@ -23,6 +23,10 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.broker}:{self.queue_id} at {self.offset}"
+
+
+Committed: TypeAlias = Mapping[tuple[str, int], int]
+"""Broker and queue → the offset up to which everything is known to be done."""
 
 
 class Stored(NamedTuple):
@@ -102,13 +106,14 @@ def judge(
     sent: Iterable[str],
     stored: Iterable[Stored],
     consumed: Iterable[Consumed],
-    killed: Iterable[str] = (),
+    killed: Mapping[str, Committed] | None = None,
 ) -> Verdict:
-    """``sent`` are keys that a broker confirmed; ``killed`` members could not tell what they were done with.
+    """``sent`` are keys that a broker confirmed. ``killed`` members could not tell what they were done with beyond what
+    the group had committed in the queues that they held, which is what stands beside their names.
 
     >>> here = Place("broker-a", 0, 7)
     >>> both = [Consumed("c1", "o-1", here), Consumed("c2", "o-1", here)]
-    >>> verdict = judge(["o-1"], [Stored("o-1", here)], both, killed=["c1"])
+    >>> verdict = judge(["o-1"], [Stored("o-1", here)], both, killed={"c1": {("broker-a", 0): 5}})
     >>> verdict.clean, str(verdict.twice[0])
     (True, 'o-1 (broker-a:0 at 7) by c1 and c2: c1 was killed before it could tell that it was done')
     """
@@ -118,7 +123,6 @@ def judge(
     by_place: defaultdict[Place, list[Consumed]] = defaultdict(list)
     for one in done:
         by_place[one.place].append(one)
-    dead = set(killed)
     return Verdict(
         sent=len(confirmed),
         stored=len(there),
@@ -126,16 +130,21 @@ def judge(
         missing=tuple(sorted(confirmed - keys.keys())),
         lost=tuple(message for message in sorted(there) if message.place not in by_place),
         again=tuple(sorted(key for key, times in keys.items() if times > 1)),
-        twice=tuple(_twice(by_place[place], dead) for place in sorted(by_place) if len(by_place[place]) > 1),
+        twice=tuple(_twice(by_place[place], killed or {}) for place in sorted(by_place) if len(by_place[place]) > 1),
         unknown=tuple(one for one in done if one.place not in places),
     )
 
 
-def _twice(all_of_it: Sequence[Consumed], dead: set[str]) -> Twice:
+def _twice(all_of_it: Sequence[Consumed], killed: Mapping[str, Committed]) -> Twice:
     first = all_of_it[0]
     who = tuple(sorted(one.who for one in all_of_it))
     # a killed member and one of those who came after it; more than that is not its doing
-    victims = [name for name in who if name in dead]
+    victims = [name for name in who if _in_hand(first.place, killed.get(name, {}))]
     explained = len(victims) == 1 and len(who) == 2
     why = f"{victims[0]} was killed before it could tell that it was done" if explained else ""
     return Twice(first.key, first.place, who, why)
+
+
+def _in_hand(place: Place, committed: Committed) -> bool:
+    """Whether nobody but its holder could know that the message was done."""
+    return place[:2] in committed and place.offset >= committed[place[:2]]

@@ -17,9 +17,11 @@ ASKING = "ASKING"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look. ``holders``: queue → who may read it now; ``lag``: queue → messages that are not consumed."""
+    """One look. ``holders``: queue → who may read it now; ``committed``: queue → the offset that the group wants next;
+    ``lag``: queue → messages that are not consumed."""
 
     holders: Mapping[MessageQueue, str]
+    committed: Mapping[MessageQueue, int]
     lag: Mapping[MessageQueue, int]
     members: tuple[str, ...]
     stored: int
@@ -27,6 +29,9 @@ class Look:
     @property
     def behind(self) -> int:
         return sum(self.lag.values())
+
+    def lag_of(self, name: str) -> int:
+        return sum(self.lag.get(queue, 0) for queue in self.held_by(name))
 
     def held_by(self, name: str) -> list[MessageQueue]:
         return sorted(queue for queue, holder in self.holders.items() if holder == name)
@@ -51,7 +56,7 @@ class Watcher:
     cluster: EmbeddedCluster
     group: str
     topic: str
-    last: Look = field(default_factory=lambda: Look({}, {}, (), 0))
+    last: Look = field(default_factory=lambda: Look({}, {}, {}, (), 0))
     moves: int = 0
     _held: dict[MessageQueue, str] = field(default_factory=dict)
 
@@ -69,6 +74,7 @@ class Watcher:
 
     def _look(self, names: set[str]) -> Look:
         holders: dict[MessageQueue, str] = {}
+        committed: dict[MessageQueue, int] = {}
         lag: dict[MessageQueue, int] = {}
         members: set[str] = set()
         stored = 0
@@ -78,10 +84,11 @@ class Watcher:
                 queue = MessageQueue(self.topic, broker.settings.name, number)
                 first, end = broker.store.bounds(self.topic, number)
                 stored += end - first
-                lag[queue] = end - (broker.offsets.get(self.group, self.topic, number) or 0)
+                committed[queue] = broker.offsets.get(self.group, self.topic, number) or 0
+                lag[queue] = end - committed[queue]
             for queue, owner in broker.locks.holders(f"HANDOVER-{self.group}").items():
                 if queue in lag and owner != ASKING:
                     holders[queue] = name_of(owner, names)
             group = broker.groups.get(self.group)
             members |= {name_of(client, names) for client in (group.client_ids if group else ())}
-        return Look(holders, lag, tuple(sorted(members)), stored)
+        return Look(holders, committed, lag, tuple(sorted(members)), stored)
