@@ -16,7 +16,21 @@ __all__ = ["COMMANDS", "main"]
 
 # In the order of the help. Each is a function of the same name in `evenq.cli.<name>`, or, with commands of its own,
 # the `app` there.
-COMMANDS = ("demo", "serve", "send", "consume", "topic", "group", "message", "cluster", "simulate")
+COMMANDS = (
+    "demo",
+    "serve",
+    "send",
+    "consume",
+    "topic",
+    "group",
+    "message",
+    "cluster",
+    "ingest",
+    "publish",
+    "mirror",
+    "audit",
+    "simulate",
+)
 
 MISTAKE = 2
 INTERRUPTED = 130

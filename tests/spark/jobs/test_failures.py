@@ -36,6 +36,7 @@ def test_our_own_error_is_told_even_if_others_follow_from_it() -> None:
 def test_what_spark_says_loses_its_names_of_classes() -> None:
     text = "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error. SQLSTATE: KD001\n\tat x.y"
     assert reason(text) == "Encountered error."
+    assert reason(f"An error occurred while calling o92.save.\n: {text}") == "Encountered error."
     assert reason("[DATA_SOURCE_NOT_FOUND] Failed to find delta. SQLSTATE: 42K02") == "Failed to find delta."
 
 

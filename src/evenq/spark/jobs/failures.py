@@ -9,7 +9,8 @@ __all__ = ["reason"]
 # The last line of a Python traceback that Spark quotes: the error's class, and what it says.
 _PYTHON = re.compile(r"^\s*(?:pyspark\.errors\.\S+: )?((?:\w+\.)*[A-Z]\w*): (\S.*)$", re.MULTILINE)
 # The exceptions of the JVM around it, which say nothing by themselves.
-_WRAPPED = re.compile(r"^(?:(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*: )+")
+_WRAPPED = re.compile(r"^:?\s*(?:(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*: )+")
+_CALLING = re.compile(r"^An error occurred while calling [^ ]+\.$")
 _CLASS = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
@@ -34,7 +35,8 @@ def reason(text: str) -> str:
     if python:
         return _clean(python[-1])
     for line in filter(None, map(str.strip, text.splitlines())):
-        return _clean(line)
+        if not _CALLING.match(line):
+            return _clean(line)
     return "Spark failed without a word"
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.progress import Progress as Bar
 
-__all__ = ["Interrupted", "Progress", "Stop", "follow", "run", "stoppable", "tasks_of"]
+__all__ = ["Interrupted", "Progress", "Stop", "activate", "follow", "run", "stoppable", "tasks", "tasks_of"]
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ def follow(
     query: StreamingQuery,
     progress: Progress,
     *,
-    total: int | None = None,
+    total: int | Callable[[], int | None] | None = None,
     done: Callable[[], int] | None = None,
     stop: Stop | None = None,
 ) -> bool:
@@ -182,7 +182,8 @@ def follow(
         while query.isActive and not asked.asked:
             seen.take(query.lastProgress)
             rows = seen.rows if done is None else done()
-            progress.show(State(rows, total, note=tasks_of(spark, str(query.runId))))
+            whole = total() if callable(total) else total
+            progress.show(State(rows, whole, note=tasks_of(spark, str(query.runId))))
             asked.wait(LOOK)
         if not asked.asked:
             query.awaitTermination()
@@ -224,11 +225,11 @@ class Batches:
 
 def tasks_of(spark: SparkSession, group: str) -> str:
     """How far Spark is with the jobs of this group, as a note: ``3 of 8 tasks``, or nothing between two jobs."""
-    done, total = _tasks(spark, group)
+    done, total = tasks(spark, group)
     return f"{done:,} of {total:,} tasks" if total else ""
 
 
-def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
+def tasks(spark: SparkSession, group: str) -> tuple[int, int]:
     """Tasks that are done and all tasks, of the stages that run."""
     tracker = spark.sparkContext.statusTracker()
     done = total = 0
@@ -241,6 +242,12 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
                 done += stage.numCompletedTasks
                 total += stage.numTasks
     return done, total
+
+
+def activate(spark: SparkSession) -> None:
+    """Let Spark find the sources of this session from this thread: for a write it asks the thread's session only."""
+    jvm: Any = spark._jvm
+    type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 def run(
@@ -262,6 +269,7 @@ def run(
     errors: list[BaseException] = []
 
     def body() -> None:
+        activate(spark)
         spark.sparkContext.setJobGroup(group, progress.title, interruptOnCancel=True)
         try:
             results.append(work())
@@ -269,7 +277,7 @@ def run(
             errors.append(error)
 
     def by_tasks() -> State:
-        done, total = _tasks(spark, group)
+        done, total = tasks(spark, group)
         return State(done, total or None, unit="tasks")
 
     thread = InheritableThread(target=body, daemon=True)
