@@ -26,9 +26,6 @@ COMMANDS = (
     "message",
     "cluster",
     "ingest",
-    "publish",
-    "mirror",
-    "audit",
     "simulate",
 )
 
