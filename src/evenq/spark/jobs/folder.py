@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from evenq.errors import ArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +47,7 @@ class Folder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a file anew. It is there as a whole or not at all."""
+        """Write a file. It comes as a whole or not at all; one that is there gives way."""
         draft, at = self._at(f"_{name.replace('/', '-')}.draft"), self._at(name)
         stream = self._files.create(draft, True)
         try:
@@ -51,8 +55,28 @@ class Folder:
         finally:
             stream.close()
         self._files.mkdirs(at.getParent())
-        self._files.delete(at, False)
-        self._files.rename(draft, at)
+        if not self._files.rename(draft, at):
+            # some file systems do not write over what is there
+            self._files.delete(at, False)
+            self._files.rename(draft, at)
+
+    def claim(self, name: str, request: Mapping[str, Any], argument: str) -> None:
+        """See that the folder is for this request, by a file of that name in it, or make an empty one so."""
+        now, text = json.loads(json.dumps(request)), self.read(name)
+        if text is None:
+            if self.names():
+                raise ArgumentError(argument, self.path, "there are other things in it: give a folder of its own")
+            self.write(name, json.dumps(now, indent=2))
+            return
+        before = json.loads(text)
+        for key in now:
+            if before.get(key) != now[key]:
+                raise ArgumentError(
+                    argument,
+                    self.path,
+                    f"another job was begun there, with {key} {before.get(key)!r} and not {now[key]!r}: "
+                    "give another folder, or delete it if that job is not to go on",
+                )
 
     def delete(self, name: str = "") -> None:
         """Delete a file or a folder of it, or the whole."""
