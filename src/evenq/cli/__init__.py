@@ -26,6 +26,8 @@ COMMANDS = (
     "message",
     "cluster",
     "ingest",
+    "publish",
+    "mirror",
     "simulate",
 )
 
