@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from evenq.cli import main
 from evenq.cli.demo.crowd import Crowd
 from evenq.cli.demo.verdict import Consumed
 from tests.cli.demo.count import count
+from tests.waiting import wait_until
 
 
 def run(out: Path, *arguments: str) -> object:
@@ -49,6 +54,46 @@ def test_a_message_that_goes_missing_is_named_and_ends_in_failure(
     assert all(offset >= committed[f"{broker}:{queue}"] for broker, queue, offset in twice), "of what was in its hands"
     for moment in ("c2 is killed (SIGKILL to process", "connections of broker-b are cut", "c1 leaves", "moved: "):
         assert moment in told
+
+
+def processes_about(text: str) -> list[str]:
+    """The command lines of all processes that speak of it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(entry.read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return [line for line in found if text in line]
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="the system has no /proc to look for processes in")
+def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    command = [
+        sys.executable,
+        "-u",
+        "-c",
+        "from evenq.cli import main; main()",
+        "demo",
+        "--no-spark",
+        "--out",
+        str(out),
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True) as demo:
+        assert demo.stdout is not None
+        try:
+            for line in demo.stdout:
+                if "c3 joins" in line:
+                    break
+            wait_until(lambda: len(processes_about(str(out / "members"))) == 3, "three members")
+            os.killpg(demo.pid, signal.SIGINT)
+            demo.stdout.read()
+            assert demo.wait(60) == 130
+        finally:
+            demo.kill()
+    assert processes_about(str(out)) == []
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
