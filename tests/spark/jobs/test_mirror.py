@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pytest
 import evenq
 from evenq.errors import ArgumentError
 from evenq.model import Message, MessageQueue
+from evenq.protocol.codes import RequestCode
 from evenq.spark.jobs.mirror import Mirrored, Side, mirror, translate
 from evenq.spark.jobs.mirroring import BORN, SOURCE
 from evenq.spark.jobs.progress import Stop
@@ -33,19 +35,19 @@ def elsewhere() -> Iterator[evenq.testing.EmbeddedCluster]:
         yield cluster
 
 
-def fill(namesrv: str, topic: str, first: int, count: int, queues: int = 2) -> None:
+def fill(namesrv: str, topic: str, first: int, many: int, queues: int = 2) -> None:
     """Numbered messages, of seven keys in turn; a key has its queue."""
     create_topic(namesrv, topic, queues=queues)
     with evenq.Producer(namesrv, group="mirror-tests") as producer:
         places = sorted(MessageQueue(topic, part, n) for part in _brokers(namesrv, topic) for n in range(queues))
-        for number in range(first, first + count):
+        for number in range(first, first + many):
             body = b"%d" % number if number % 100 else b"%d " % number + b"x" * 6000
             producer.send(
                 Message(topic, body, keys=[f"k{number % 7}", f"n{number}"], tags=f"t{number % 3}",
                         sharding_key=f"k{number % 7}", properties={"shop": "Köln", "number": str(number)}),
                 queue=places[number % 7 % len(places)],
             )  # fmt: skip
-    wait_until(lambda: stored(namesrv, topic) >= first + count, "all messages in their queues")
+    wait_until(lambda: stored(namesrv, topic) >= first + many, "all messages in their queues")
 
 
 def _brokers(namesrv: str, topic: str) -> list[str]:
@@ -109,6 +111,36 @@ def test_a_mirror_that_was_cut_off_goes_on_and_is_read_once(
     assert set(numbers(there)) == set(range(180)), "no gap"
     once = read(spark, target.namesrv, topic, 180, deduplicate="true")
     assert numbers(once) == Counter(range(180))
+
+
+@pytest.mark.parametrize("selector", ["same", "round_robin"])
+def test_a_batch_that_fails_half_way_is_sent_again_and_read_once(
+    spark: SparkSession,
+    embedded_cluster: AnyCluster,
+    elsewhere: evenq.testing.EmbeddedCluster,
+    topic: str,
+    tmp_path: Path,
+    selector: str,
+) -> None:
+    """The other broker stores some of what a micro-batch sends, and then no more; then it is well again."""
+    source = Side(embedded_cluster.namesrv, topic, {"maxOffsetsPerTrigger": "100"})
+    target = Side(elsewhere.namesrv, topic, {"brokerTimeout": "50ms", "batchBytes": "1000"})
+    fill(source.namesrv, topic, 0, 250)
+    create_topic(target.namesrv, topic, queues=3)
+    (broker,) = elsewhere.brokers.values()
+    requests = count()
+    broker.faults.add(RequestCode.SEND_BATCH_MESSAGE, when=lambda request: next(requests) >= 25)
+    try:
+        with pytest.raises(Exception, match="a fault on purpose"):
+            run(spark, source, target, tmp_path, selector=selector)
+    finally:
+        broker.faults.clear()
+    half = stored(target.namesrv, topic)
+    assert 0 < half < 250
+    run(spark, source, target, tmp_path, selector=selector)
+    there = read(spark, target.namesrv, topic, 251)
+    assert set(numbers(there)) == set(range(250)), "no gap"
+    assert numbers(read(spark, target.namesrv, topic, 251, deduplicate="true")) == Counter(range(250))
 
 
 @pytest.mark.parametrize("selector", ["same", "hash"])
@@ -203,7 +235,7 @@ def test_a_stream_follows_and_goes_on_from_its_checkpoint(
         lookup.commit(group, lookup.latest(lookup.queues()))
     there = read_options(target.reading)
 
-    def follow(first: int, count: int) -> Mirrored:
+    def follow(first: int, many: int) -> Mirrored:
         stop = Stop()
         results: list[Mirrored] = []
 
@@ -216,8 +248,8 @@ def test_a_stream_follows_and_goes_on_from_its_checkpoint(
         thread.start()
         try:
             wait_until(lambda: stored(target.namesrv, topic) >= first, "what was there", 60)
-            fill(source.namesrv, topic, first, count)
-            wait_until(lambda: stored(target.namesrv, topic) >= first + count, "what came", 60)
+            fill(source.namesrv, topic, first, many)
+            wait_until(lambda: stored(target.namesrv, topic) >= first + many, "what came", 60)
             with Lookup(there) as lookup:
                 wait_until(lambda: lookup.stored(group, lookup.queues()), "the group over there", 60)
         finally:

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import evenq
 from evenq.errors import ArgumentError
+from evenq.protocol.codes import RequestCode
 from evenq.spark.jobs.messages import MessageColumns
 from evenq.spark.jobs.progress import Stop
-from evenq.spark.jobs.publish import publish
+from evenq.spark.jobs.publish import Published, publish
 from evenq.spark.jobs.staging import Staging
 from evenq.spark.lookup import Lookup
 from evenq.spark.options import read_options
@@ -43,8 +46,8 @@ def read(spark: SparkSession, namesrv: str, topic: str, at_least: int, **options
     return frame.orderBy("broker", "queue_id", "offset").collect()
 
 
-def orders(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(count, numPartitions=3).selectExpr("id", "concat('c-', id % 7) customer", "id * 1.5 total")
+def orders(spark: SparkSession, many: int) -> DataFrame:
+    return spark.range(many, numPartitions=3).selectExpr("id", "concat('c-', id % 7) customer", "id * 1.5 total")
 
 
 def numbers(rows: list[Any]) -> Counter[int]:
@@ -125,11 +128,36 @@ def test_a_round_that_was_cut_off_is_sent_again_and_read_once(
     assert numbers(read(spark, any_cluster.namesrv, topic, 401, deduplicate="true")) == Counter(range(400))
 
 
+def test_a_broker_that_fails_half_way_costs_no_row(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    """It stores some of a round and then no more; then it is well again."""
+    with evenq.testing.cluster(brokers=1) as cluster:
+        create_topic(cluster.namesrv, topic, queues=3)
+        (broker,) = cluster.brokers.values()
+        requests = count()
+        broker.faults.add(RequestCode.SEND_BATCH_MESSAGE, when=lambda request: next(requests) >= 20)
+
+        def run() -> Published:
+            small = {"brokerTimeout": "50ms", "batchBytes": "1000"}
+            return publish(
+                orders(spark, 500), topic, namesrv=cluster.namesrv, state=str(tmp_path), round_rows=100, options=small
+            )
+
+        with pytest.raises(Exception, match="a fault on purpose"):
+            run()
+        broker.faults.clear()
+        assert 0 < stored(cluster.namesrv, topic) < 500
+        done = run()
+        assert (done.rows, done.finished) == (500, True)
+        assert done.sent_before < 500
+        assert set(numbers(read(spark, cluster.namesrv, topic, 501))) == set(range(500)), "no gap"
+        assert numbers(read(spark, cluster.namesrv, topic, 501, deduplicate="true")) == Counter(range(500))
+
+
 # Publishes slowly in small rounds, to be killed in the midst of it.
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from evenq.spark.jobs.publish import publish
+from evenq.spark.jobs.publish import Published, publish
 
 namesrv, topic, table, state, rate = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
