@@ -39,6 +39,8 @@ PER_BATCH = 100
 # single messages of a run; of what is cheaper, five times as many
 COUNT = 60_000
 MILLION = 1_000_000
+# seconds between the runs
+PAUSE = 0.5
 # rounds that do not count: Java gets fast by doing it
 WARM_UP = 2
 
@@ -153,7 +155,7 @@ def compare(rounds: int, console: Console) -> bool:
         ours, java = served.target, Target(real.brokers["broker-a"], real.pids[-1])
         runs: dict[str, Callable[[Target], Figure]] = {
             "single sends": lambda target: send_singles(target, COUNT),
-            "batches of 100": lambda target: send_batches(target, 5 * COUNT),
+            "batches of 100": lambda target: send_batches(target, 15 * COUNT),
             "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
             "pulls of 32, mixed": lambda target: pull(target, SINGLES, 5 * COUNT, 32, 32),
             # Java's broker gives 32 whatever it is asked for
@@ -165,6 +167,8 @@ def compare(rounds: int, console: Console) -> bool:
         for number in range(WARM_UP + rounds):
             for name, run in runs.items():
                 pair = run(ours), run(java)
+                # what either still does behind its answers is not to be in the way of what comes next
+                time.sleep(PAUSE)
                 if number >= WARM_UP:
                     found[name].append(pair)
     table = Table(title=f"{SIZE}-byte messages, {QUEUES} queues, one connection; {rounds} rounds")

@@ -1,4 +1,8 @@
-"""Keeping the index of a store up with its log: a little at a time, between the requests of clients."""
+"""Keeping the index of a store up with its log: a little at a time, beside the requests of clients.
+
+A small piece is taken between two requests. A larger one goes to another thread, where numpy works on it without
+keeping Python's lock, so that the broker's own thread goes on serving; the larger, the less often the two meet.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,9 @@ log = logging.getLogger(__name__)
 
 # How long new messages may wait before they are taken up; whoever asks for one does not wait.
 _PAUSE = 0.25
+# Pieces of the log in bytes: up to the first the broker's own thread takes them, and none is larger than the second.
+_SMALL = 64 * 1024
+_LARGE = 4 * 1024 * 1024
 # What a stop still takes up: whatever is beyond it is taken up after the next start.
 _LAST_EFFORT = 64 * 1024 * 1024
 
@@ -36,7 +43,8 @@ class Indexer:
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         # work in another thread, which a stop must wait for
-        self._mending: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -45,7 +53,7 @@ class Indexer:
         """Take up what is left, within reason, and close the files."""
         if self._task is not None:
             self._task.cancel()
-        tasks = [task for task in (self._task, self._mending) if task is not None]
+        tasks = [task for task in (self._task, self._work) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
         index, self._index = self._index, None
@@ -61,12 +69,26 @@ class Indexer:
         """The index, when it holds everything that is in the log now."""
         await self._opened.wait()
         wanted = self._store.log.written
-        while self._index is not None and self._index.position < wanted:
-            self._index.advance()
+        async with self._turn:
+            while self._index is not None and self._index.position < wanted:
+                await self._advance(self._index)
+            if self._index is None:
+                raise StateError("the broker is stopping: ask it again when it runs")
+            return self._index
+
+    async def _advance(self, index: Index) -> None:
+        piece = index.next(_LARGE)
+        if len(piece.data) <= _SMALL:
+            index.done(piece, index.take(piece))
             await asyncio.sleep(0)
-        if self._index is None:
-            raise StateError("the broker is stopping: ask it again when it runs")
-        return self._index
+            return
+
+        async def work() -> None:
+            index.done(piece, await asyncio.to_thread(index.take, piece))
+
+        # whoever is told to stop meanwhile: the work goes on
+        self._work = asyncio.create_task(work())
+        await asyncio.shield(self._work)
 
     async def _run(self) -> None:
         # numpy takes a while to load, and nobody need wait for it
@@ -74,14 +96,15 @@ class Indexer:
         from evenq.broker.store.index import Index
 
         self._index = Index(self._directory, self._store.log, clock=self._clock, clean=self._store.was_closed)
-        self._mending = asyncio.create_task(asyncio.to_thread(self._index.mend))
-        await asyncio.shield(self._mending)
+        self._work = asyncio.create_task(asyncio.to_thread(self._index.mend))
+        await asyncio.shield(self._work)
         self._store.save_with_checkpoints(self._index.saver)
         self._opened.set()
         while True:
             try:
                 await self.current()
-                self._index.trim()
+                async with self._turn:
+                    self._index.trim()
             except OSError as error:
                 log.error("%s: the index waits for the disk: %s", self._directory, error)
             except Exception:

@@ -1,7 +1,8 @@
 """The index of a store: messages by key, made from the commit log behind everybody's back.
 
 No sender waits for it. :meth:`Index.advance` takes the next piece of the log; whoever looks for a key lets it catch
-up first. How far it came stands in its files, so that it goes on there after any end.
+up first. The work on a piece, :meth:`Index.take`, is numpy's for the most part and may be done in another thread. How
+far it came stands in its files, so that it goes on there after any end.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile
 from evenq.broker.store.keys import Keys, find_keys, key_hash, keys_of
 from evenq.broker.store.scan import BLANK, read_entry
 
-__all__ = ["Index"]
+__all__ = ["Index", "Piece"]
 
 log = logging.getLogger(__name__)
 
 # How much of the log is taken at a time: about two milliseconds' work.
 _PIECE = 512 * 1024
+
+
+class Piece(NamedTuple):
+    """Bytes of the log at a place, where in them records begin (None: to be found out), and where the next such piece
+    would begin if no record were there."""
+
+    at: int
+    data: bytes
+    starts: NDArray[np.int64] | None
+    end: int = 0
 
 
 class Index:
@@ -49,8 +62,9 @@ class Index:
         self._files = [
             IndexFile(path, slots=slots, entries=entries, stale=not clean) for path in self._paths(slots, entries)
         ]
-        # files that were filled up since the last checkpoint
+        # files that were filled up by the last piece, and what the next checkpoint saves of which files
         self._filled: list[IndexFile] = []
+        self._unsaved: dict[IndexFile, bytes] = {}
         self.position = self._resume()
 
     def _paths(self, slots: int, entries: int) -> Iterator[Path]:
@@ -92,38 +106,43 @@ class Index:
 
     def advance(self) -> bool:
         """Take the next piece of the log; whether there is more of it."""
-        self.position = max(self.position, self._log.start)
-        sizes = self._log.recent.take(self.position)
-        if sizes is None:
-            self._search()
-        else:
-            ends = np.cumsum(np.array(sizes), dtype=np.int64)
-            data = self._log.read(self.position, self.position + int(ends[-1]))
-            self._add(keys_of(data, np.append(0, ends[:-1]), self.position))
-            self.position += len(data)
+        piece = self.next(_PIECE)
+        self.done(piece, self.take(piece))
         return self.behind > 0
 
-    def _search(self) -> None:
-        """Take the next piece of which nobody knows where its records begin."""
-        file_end = (self.position // self._log.file_size + 1) * self._log.file_size
+    def next(self, most: int) -> Piece:
+        """The piece of the log that comes next, of about ``most`` bytes, or of one message that is larger."""
+        self.position = position = max(self.position, self._log.start)
+        sizes = self._log.recent.take(position, most)
+        if sizes is not None:
+            ends = np.cumsum(np.array(sizes), dtype=np.int64)
+            return Piece(position, self._log.read(position, position + int(ends[-1])), np.append(0, ends[:-1]))
+        file_end = (position // self._log.file_size + 1) * self._log.file_size
         end = min(file_end, self._log.written, self._log.recent.begin or file_end)
-        keys = self._keys(min(self.position + _PIECE, end))
-        if keys.end == self.position and not keys.blank:
-            # a message that is larger than a piece
-            size = int.from_bytes(self._log.read(self.position, self.position + 4), "big", signed=True)
-            keys = self._keys(min(self.position + max(size, 0), end))
+        data = self._log.read(position, min(position + most, end))
+        size = int.from_bytes(data[:4], "big", signed=True)
+        if size > len(data):
+            data = self._log.read(position, min(position + size, end))
+        return Piece(position, data, None, end)
+
+    def take(self, piece: Piece) -> Keys:
+        """Put the keys of a piece into the files. May run in another thread, while nothing is looked for."""
+        keys = find_keys(piece.data, piece.at) if piece.starts is None else keys_of(piece.data, piece.starts, piece.at)
         self._add(keys)
-        if keys.end > self.position:
+        return keys
+
+    def done(self, piece: Piece, keys: Keys) -> None:
+        """Note that a piece is in the files."""
+        if keys.end > piece.at:
             self.position = keys.end
         else:
             if not keys.blank:
                 log.error(
-                    "no message is at %d of the log, where one should be: none up to %d is indexed", keys.end, end
+                    "no message is at %d of the log, where one should be: none up to %d is indexed", keys.end, piece.end
                 )
-            self.position = end
-
-    def _keys(self, end: int) -> Keys:
-        return find_keys(self._log.read(self.position, end), self.position)
+            self.position = piece.end
+        self._unsaved.update((file, file.header()) for file in [*self._filled, *self._files[-1:]])
+        self._filled = []
 
     def _add(self, keys: Keys) -> None:
         done = self._files[-1].add(keys) if self._files else 0
@@ -147,11 +166,10 @@ class Index:
 
     def saver(self) -> Callable[[], None]:
         """For a checkpoint: the function that brings what is there now to the disk. It may run in another thread."""
-        filled, self._filled = self._filled, []
-        pairs = [(file, file.header()) for file in [*filled, *self._files[-1:]]]
+        unsaved, self._unsaved = self._unsaved, {}
 
         def save() -> None:
-            for file, header in pairs:
+            for file, header in unsaved.items():
                 file.save(header)
 
         return save
@@ -165,8 +183,7 @@ class Index:
 
     def _drop(self, file: IndexFile) -> None:
         self._files.remove(file)
-        if file in self._filled:
-            self._filled.remove(file)
+        self._unsaved.pop(file, None)
         file.abandon()
         file.path.unlink()
 

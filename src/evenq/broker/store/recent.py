@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 __all__ = ["RecentSizes"]
 
-# What is taken at a time: so many records, or so many bytes of them; about two milliseconds' work for the index.
+# What is kept together: so many records, or so many bytes of them.
 _RUN = 4096
 _RUN_BYTES = 512 * 1024
 # Of more runs than these it is cheaper to read the log than to keep them.
@@ -58,13 +58,20 @@ class RecentSizes:
         """Where the first record is whose size is known."""
         return self._runs[0].begin if self._runs else None
 
-    def take(self, position: int) -> array[int] | None:
-        """The sizes of the records at ``position`` and behind it, of a run of them; what lies before it is forgotten."""
-        while self._runs and self._runs[0].begin < position:
-            self._runs.popleft()
-        if not self._runs or self._runs[0].begin > position:
+    def take(self, position: int, most: int = 0) -> array[int] | None:
+        """The sizes of the records at ``position`` and behind it: a run of them, and more while they have at most
+        ``most`` bytes. What lies before is forgotten."""
+        runs = self._runs
+        while runs and runs[0].begin < position:
+            runs.popleft()
+        if not runs or runs[0].begin > position:
             return None
-        return self._runs.popleft().sizes
+        first = runs.popleft()
+        end = first.end
+        while runs and runs[0].begin == end and runs[0].end - position <= most:
+            end = runs[0].end
+            first.sizes.extend(runs.popleft().sizes)
+        return first.sizes
 
     def forget(self) -> None:
         """Forget all: something else will be written there."""
