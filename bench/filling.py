@@ -18,12 +18,15 @@ PER_BATCH = 400
 IN_FLIGHT = 16
 
 
-def fill(namesrv: str, topic: str, messages: int, size: int = 100) -> None:
-    """Send ``messages`` bodies of ``size`` bytes, with the properties that clients give, to a topic that is there."""
-    asyncio.run(_fill(namesrv, topic, messages, size))
+def fill(namesrv: str, topic: str, messages: int, size: int = 100, keys_of_queue: int | None = None) -> None:
+    """Send ``messages`` bodies of ``size`` bytes, with the properties that clients give, to a topic that is there.
+
+    Each has a key of its own; or every queue has so many keys, which come again and again, as with a selector.
+    """
+    asyncio.run(_fill(namesrv, topic, messages, size, keys_of_queue))
 
 
-async def _fill(namesrv: str, topic: str, messages: int, size: int) -> None:
+async def _fill(namesrv: str, topic: str, messages: int, size: int, keys: int | None) -> None:
     session = Session(namesrv)
     route = await session.routes.get(topic)
     room = asyncio.Semaphore(IN_FLIGHT)
@@ -36,7 +39,9 @@ async def _fill(namesrv: str, topic: str, messages: int, size: int) -> None:
             born_timestamp=round(time.time() * 1000),
             batch=True,
         )
-        entries = [_entry(n, size) for n in range(first, min(first + PER_BATCH, messages))]
+        numbers = range(first, min(first + PER_BATCH, messages))
+        stem = f"order-{queue.broker}-{queue.queue_id}"
+        entries = [_entry(n, size, f"order-{n}" if keys is None else f"{stem}-{n % keys}") for n in numbers]
         try:
             await session.remote.ask(
                 route.address(queue.broker), RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(entries), timeout=30
@@ -51,10 +56,10 @@ async def _fill(namesrv: str, topic: str, messages: int, size: int) -> None:
     await session.close()
 
 
-def _entry(number: int, size: int) -> BatchEntry:
+def _entry(number: int, size: int, key: str) -> BatchEntry:
     properties = {
         "UNIQ_KEY": f"7F00000112670000CAFE47B7{number:08X}",
-        "KEYS": f"order-{number}",
+        "KEYS": key,
         "TAGS": "paid",
         "WAIT": "true",
     }

@@ -23,7 +23,7 @@ ALLOWED = {
     "aio": {"client"},
     "broker": {"errors", "model", "protocol"},
     "testing": {"errors", "model", "protocol", "broker", "client"},
-    "spark": {"errors", "model", "balance", "protocol", "client"},
+    "spark": {"errors", "model", "balance", "protocol", "client", "plot"},
     "cli": {"errors", "model", "balance", "protocol", "client", "aio", "broker", "testing", "spark", "plot"},
     "web": {"errors", "model", "balance", "protocol", "client", "plot"},
     # the surface itself

@@ -103,15 +103,17 @@ class JavaHost:
         fail_times: int = 0,
         max_times: int = -1,
         reply: bool = False,
+        trace: bool = False,
         count_only: bool = False,
         **strategy_settings: Any,
     ) -> JavaMember:
         """Start a push consumer of a topic, or of topics with an expression each.
 
         Its listener takes ``pause`` seconds a call, lets each message fail ``fail_times`` times, and may ``reply`` to
-        each with its body in capitals. A message is tried again at most ``max_times`` (-1: 16) times. What a strategy
-        needs comes by the names of :func:`evenq.balance.strategy` (``virtual_nodes``, ``queues``, ``rooms``,
-        ``inner``), but rooms come as tables: ``broker_rooms`` by broker name, ``member_rooms`` by instance name.
+        each with its body in capitals. With ``trace`` it tells the trace topic of each. A message is tried again at
+        most ``max_times`` (-1: 16) times. What a strategy needs comes by the names of :func:`evenq.balance.strategy`
+        (``virtual_nodes``, ``queues``, ``rooms``, ``inner``), but rooms come as tables: ``broker_rooms`` by broker
+        name, ``member_rooms`` by instance name.
         """
         return self._member(
             "push",
@@ -127,6 +129,7 @@ class JavaHost:
             batch=batch,
             pause=pause,
             fail_times=fail_times,
+            trace=trace,
             max_times=max_times,
             reply=reply,
             count_only=count_only,

@@ -28,6 +28,7 @@ COMMANDS = (
     "ingest",
     "publish",
     "mirror",
+    "audit",
     "simulate",
 )
 

@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Literal
@@ -100,6 +101,14 @@ class Picture:
     ) -> None:
         self._add("line", {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | _paint(None, stroke, width, dash))
 
+    def path(self, points: Sequence[tuple[float, float]], *, stroke: str, width: float = 1, hint: str = "") -> None:
+        """A line through all points."""
+        shown = {"points": _points(points), "stroke-linejoin": "round"}
+        self._add("polyline", shown | _paint("none", stroke, width, None), _hint(hint))
+
+    def polygon(self, points: Sequence[tuple[float, float]], *, fill: str, opacity: float = 1) -> None:
+        self._add("polygon", {"points": _points(points), "fill": fill, "fill-opacity": opacity})
+
     def text(
         self,
         x: float,
@@ -157,6 +166,10 @@ def _paint(fill: str | None, stroke: str | None, width: float, dash: str | None)
         "stroke-width": width if stroke and width != 1 else None,
         "stroke-dasharray": dash,
     }
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
 
 
 def _hint(text: str) -> str:

@@ -38,6 +38,7 @@ final class PushMember implements Actor {
         consumer.setMessageModel(MessageModel.valueOf(settings.getString("model")));
         consumer.setMaxReconsumeTimes(settings.getIntValue("max_times", -1));
         consumer.setConsumeMessageBatchMaxSize(settings.getIntValue("batch", 1));
+        consumer.setEnableTrace(settings.getBooleanValue("trace"));
         for (Map.Entry<String, MessageSelector> subscription : Wire.readSubscriptions(settings).entrySet()) {
             consumer.subscribe(subscription.getKey(), subscription.getValue());
         }
