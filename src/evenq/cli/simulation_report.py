@@ -117,7 +117,7 @@ class GroupsReport:
         table = _table()
         for heading in ("moved", "× least", "exact", "spread", "widest", "fullest", "unheld"):
             table.add_column(heading, justify="right")
-        for heading in ("busiest", "in 99%", "traffic moved") if self.weighted else ():
+        for heading in ("busiest", "in 99%", "shifted") if self.weighted else ():
             table.add_column(heading, justify="right")
         for result in self.results:
             table.add_row(

@@ -83,6 +83,12 @@ def test_what_was_consumed_and_never_stored_is_not_passed_over() -> None:
     assert verdict.unknown == tuple(consumed("c1", 1))
 
 
+def test_what_could_not_be_sent_is_told_of_and_is_not_lost() -> None:
+    verdict = judge(keys(0), stored(0), consumed("c1", 0), failed={"o-1": "broker-b (3 ms): busy"})
+    assert verdict.clean
+    assert verdict.lines()[1:] == ["  o-1 could not be sent, and the producer knows: broker-b (3 ms): busy"]
+
+
 def test_long_lists_are_cut_with_a_word_on_how_much_is_left() -> None:
     lines = judge(keys(*range(100)), stored(*range(100)), []).lines(most=3)
     assert lines[0] == "lost 100, twice 0"

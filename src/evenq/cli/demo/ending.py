@@ -1,4 +1,4 @@
-"""The end of the demo: what came of it all, in a table and in words."""
+"""The end of the demo: the audit, and what came of it all, in a table and in words."""
 
 from __future__ import annotations
 
@@ -6,19 +6,33 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from evenq.cli.demo.verdict import Committed, Verdict
 
-__all__ = ["tell"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from evenq.spark.jobs.audit.findings import Audit
+
+__all__ = ["audit", "tell"]
+
+
+def audit(spark: SparkSession, namesrv: str, topic: str, group: str, out: Path) -> Audit:
+    """Let the audit look at the topic and the group; its report and tables go to the folder ``audit``."""
+    from evenq.spark.jobs.audit.job import audit as look
+
+    return look(spark, [topic], str(out / "audit"), namesrv=namesrv, groups=[group])
 
 
 def tell(
     console: Console,
     verdict: Verdict,
     killed: Mapping[str, Committed],
+    audited: Audit | None,
     out: Path,
     moves: int,
     seconds: float,
@@ -42,7 +56,10 @@ def tell(
     console.print(f"{moves} times a queue changed hands. It took {seconds:.0f} s.")
     places = {"The topic": "topic.parquet", "Spark's share": "orders.parquet", "All names": "verdict.json"}
     found = [f"{what}: {out / name}" for what, name in places.items() if (out / name).exists()]
-    console.print(*found, sep="\n", soft_wrap=True)
+    if audited is not None:
+        said = "; ".join(finding.words for finding in audited.findings) or "nothing is wrong with the topic"
+        found.append(f"The audit report: {audited.report} ({audited.messages:,} messages: {said})")
+    console.print(*found, sep="\n", soft_wrap=True, markup=False)
 
 
 def _table(verdict: Verdict) -> Table:

@@ -57,16 +57,18 @@ def play(setting: Setting) -> bool:
         try:
             with Crowd(brokers.namesrv, GROUP, TOPIC, setting.strategy, setting.out / "members") as crowd:
                 stage = Stage(setting, brokers, crowd, stream, console)
-                confirmed = stage.perform()
+                orders = stage.perform()
                 stored = topic.save(topic.read(brokers.namesrv, TOPIC), setting.out / "topic.parquet")
                 consumed = crowd.consumed()
+                audited = None
                 if stream is not None:
                     consumed += stream.result().consumed()
+                    audited = ending.audit(stream.result().spark, brokers.namesrv, TOPIC, GROUP, setting.out)
         finally:
             if stream is not None and not stream.cancel() and stream.exception() is None:
                 stream.result().spark.stop()
-    verdict = judge(confirmed, stored, consumed, crowd.killed)
-    ending.tell(console, verdict, crowd.killed, setting.out, stage.watcher.moves, time.monotonic() - began)
+    verdict = judge(orders.confirmed(), stored, consumed, crowd.killed, orders.failed())
+    ending.tell(console, verdict, crowd.killed, audited, setting.out, stage.watcher.moves, time.monotonic() - began)
     return verdict.clean
 
 
@@ -90,8 +92,8 @@ class Stage:
         self._screen = Screen(self._state, console=console)
         self._looking = threading.Lock()
 
-    def perform(self) -> list[str]:
-        """Gives the keys of the orders that brokers have confirmed."""
+    def perform(self) -> Orders:
+        """Gives the orders that were sent."""
         crowd, say = self._crowd, self._screen.say
         pause = self._setting.seconds / 6
         with self._screen, self._orders:
@@ -126,7 +128,7 @@ class Stage:
             if self._stream is not None:
                 self._stream.result().stop()
         self._orders.save(self._setting.out / "sent.jsonl")
-        return self._orders.confirmed()
+        return self._orders
 
     def _kill(self, name: str) -> None:
         self._look()
@@ -136,33 +138,37 @@ class Stage:
         process = self._crowd.kill(name, committed)
         self._screen.say(f"{name} is killed (SIGKILL to process {process}); it held {' '.join(map(short, held))}")
         began = time.monotonic()
-        self._settle()
-        self._screen.say(f"its queues have new holders, {time.monotonic() - began:.1f} s after the kill")
+        settled = self._settle()
+        seconds = f"{time.monotonic() - began:.1f} s after the kill"
+        self._screen.say(
+            f"its queues have new holders, {seconds}" if settled else f"the group is still uneven {seconds}"
+        )
 
     def _cut(self, broker: str) -> None:
         count = topic.cut(self._brokers, broker)
         self._screen.say(f"all {count} connections of {broker} are cut")
         self._settle()
 
-    def _settle(self) -> None:
-        """Wait until all queues are held, and everybody who is there holds some."""
+    def _settle(self) -> bool:
+        """Wait until all queues are held, and everybody who is there holds some; whether it came to that."""
 
         def settled() -> bool:
             last = self.watcher.last
             there = {*self._crowd.running, *([NAME] if self._streaming else [])}
             return set(last.holders.values()) == there and len(last.holders) == len(last.lag)
 
-        self._wait(settled, SETTLE)
+        return self._wait(settled, SETTLE)
 
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._look()
             if condition():
-                return
+                return True
             if self._streaming and self._stream is not None:
                 self._stream.result().check()
             time.sleep(0.05)
+        return False
 
     @property
     def _streaming(self) -> bool:

@@ -73,6 +73,7 @@ class Verdict:
     again: tuple[str, ...]
     twice: tuple[Twice, ...]
     unknown: tuple[Consumed, ...]
+    failed: Mapping[str, str]
 
     @property
     def unexplained(self) -> tuple[Twice, ...]:
@@ -92,6 +93,9 @@ class Verdict:
             most, [f"{one.who} consumed {one.key} ({one.place}), which was not sent" for one in self.unknown]
         )
         said += _listed(most, [f"{twice}" for twice in self.twice])
+        said += _listed(
+            most, [f"{key} could not be sent, and the producer knows: {why}" for key, why in self.failed.items()]
+        )
         why = "an answer was lost with a connection, so the producer sent it again"
         said += _listed(most, [f"{key} is in the topic more than once: {why}" for key in self.again])
         return said
@@ -107,9 +111,11 @@ def judge(
     stored: Iterable[Stored],
     consumed: Iterable[Consumed],
     killed: Mapping[str, Committed] | None = None,
+    failed: Mapping[str, str] | None = None,
 ) -> Verdict:
     """``sent`` are keys that a broker confirmed. ``killed`` members could not tell what they were done with beyond what
-    the group had committed in the queues that they held, which is what stands beside their names.
+    the group had committed in the queues that they held, which is what stands beside their names. ``failed``: keys that
+    the producer was told were not stored, and why; that is not lost, but worth a word.
 
     >>> here = Place("broker-a", 0, 7)
     >>> both = [Consumed("c1", "o-1", here), Consumed("c2", "o-1", here)]
@@ -132,6 +138,7 @@ def judge(
         again=tuple(sorted(key for key, times in keys.items() if times > 1)),
         twice=tuple(_twice(by_place[place], killed or {}) for place in sorted(by_place) if len(by_place[place]) > 1),
         unknown=tuple(one for one in done if one.place not in places),
+        failed=dict(failed or {}),
     )
 
 
