@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -119,3 +121,25 @@ def test_spark_that_is_missing_is_one_line(evenq: Evenq, tmp_path: Path, monkeyp
     monkeypatch.setattr("evenq.spark.jobs.session.find_spec", lambda name: None)
     assert 'pip install "evenq[spark]"' in evenq.error("ingest", "orders", str(tmp_path / "t"))
     assert not list(tmp_path.iterdir())
+
+
+def test_under_spark_submit_the_session_is_that_of_spark_submit(
+    embedded_cluster: AnyCluster, filled: str, tmp_path: Path
+) -> None:
+    pyspark = pytest.importorskip("pyspark", reason="PySpark is missing: install evenq[spark]")
+    home = Path(pyspark.__file__).parent
+    program = tmp_path / "run.py"
+    program.write_text("from evenq.cli import main\nmain()\n")
+    submit = [str(home / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    given = ["ingest", filled, str(tmp_path / "table"), "--once", "--json", "-n", embedded_cluster.namesrv]
+    own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    done = subprocess.run(
+        [*submit, str(program), *given],
+        env={**os.environ, **own},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == rows(tmp_path / "table") == 20

@@ -12,7 +12,7 @@ _PYTHON = re.compile(r"^\s*(?:pyspark\.errors\.\S+: )?((?:\w+\.)*[A-Z]\w*): (\S.
 _WRAPPED = re.compile(r"^:?\s*(?:(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*: )+")
 _CALLING = re.compile(r"^An error occurred while calling [^ ]+\.$")
 _CLASS = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
-_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_STATE = re.compile(r"\s*SQLSTATE: \w+(?:; line \d+ pos \d+;?)?\s*$")
 _QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
 
 

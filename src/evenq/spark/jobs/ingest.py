@@ -3,7 +3,8 @@
 Each micro-batch is written by Spark and put in its place by :mod:`evenq.spark.jobs.publishing`, which makes every
 message come exactly once and leaves the files free to be merged (:mod:`evenq.spark.jobs.compaction`). A batch is read
 once: rows and bad rows are counted while it is written, and only where there are bad ones the batch is read again for
-them. The source gives the same messages again, so nothing needs to be cached.
+them. The source gives the same messages again, so nothing needs to be cached. Bodies that stay what they are do not
+pass through Spark's rows at all on their way to Parquet (:mod:`evenq.spark.jobs.rawfiles`).
 
 The table has the columns of the source and ``date``, the day in UTC on which the broker stored the message, and is
 partitioned by ``date`` and ``topic``. With a schema, ``value`` is a struct of its fields instead of bytes, and what
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from evenq.client.reading import QueueRange
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageQueue
 from evenq.spark.jobs.compaction import Compacted, check_compaction, compact
@@ -25,11 +27,12 @@ from evenq.spark.jobs.files import files_at, join
 from evenq.spark.jobs.parsing import GOOD, PARSED, explained, parsed, read_schema
 from evenq.spark.jobs.progress import Progress, Stop, follow, tasks
 from evenq.spark.jobs.publishing import Batch, Place, publish
+from evenq.spark.jobs.rawfiles import can_write, write_ranges
 from evenq.spark.jobs.session import session
 from evenq.spark.jobs.subscription import remember, subscription
 from evenq.spark.lookup import Lookup
 from evenq.spark.offsets import Progress as Offsets
-from evenq.spark.options import read_options
+from evenq.spark.options import ReadOptions, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -106,6 +109,8 @@ def ingest(
     remember(*files_at(spark, job.checkpoint), subscription(given))
     if once:
         job.ends = _ends(given)
+    if format == "parquet" and job.schema is None and job.table.files.local and can_write(job.writing):
+        job.raw = read_options(given)
     began = monotonic()
     stream = spark.readStream.format("rocketmq").options(**given).load()
     writer = stream.writeStream.foreachBatch(job.write).option("checkpointLocation", job.checkpoint)
@@ -213,6 +218,8 @@ class _Job:
     files: int = 0
     batches: int = 0
     compacted: Compacted = field(default_factory=Compacted)
+    # what is read, where the workers that read it can write it as it is
+    raw: ReadOptions | None = None
     # where the queues end, if that is where the work ends; what there is to do; what the batch under way reads
     ends: Mapping[MessageQueue, int] = field(default_factory=dict)
     total: int | None = None
@@ -228,8 +235,8 @@ class _Job:
         query = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
         # this session is the query's own: nobody else's is changed
         spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", OPEN_FILES)
-        self._look_ahead(spark, number)
-        batch = self._put(frame.withColumn("date", _sql(DATE)), query, number)
+        ranges = self._look_ahead(spark, number)
+        batch = self._put(frame.withColumn("date", _sql(DATE)), query, number, ranges)
         self.rows += batch.rows
         self.bad_rows += batch.bad
         self.files += len(batch.moves)
@@ -238,16 +245,25 @@ class _Job:
         if self.compacting and self.batches % COMPACT_EVERY == 0:
             self.compact(spark)
 
-    def _look_ahead(self, spark: SparkSession, number: int) -> None:
-        """How much the batch reads, and with the first one, how much there is in all."""
+    def _look_ahead(self, spark: SparkSession, number: int) -> Sequence[QueueRange]:
+        """What the batch reads, as Spark has noted it before; and with the first one, how much there is in all."""
         files, folder = files_at(spark, self.checkpoint)
         log = files.read(join(folder, "offsets", str(number)))
         ranges = Offsets.from_json(json.loads(log.splitlines()[2])).ranges if log else ()
         self.under_way = sum(part.stop - part.start for part in ranges)
         if self.total is None and self.ends:
             self.total = sum(max(0, self.ends.get(part.queue, 0) - part.start) for part in ranges)
+        return ranges
 
-    def _put(self, frame: DataFrame, query: str, number: int) -> Batch:
+    def _put(self, frame: DataFrame, query: str, number: int, ranges: Sequence[QueueRange]) -> Batch:
+        spark, raw = frame.sparkSession, self.raw
+        if raw is not None and ranges:
+            return publish(
+                {"good": self.table},
+                query,
+                number,
+                lambda folders: (write_ranges(spark, raw, ranges, folders["good"], self.writing), 0),
+            )
         if self.form in FILES:
             places = {"good": self.table} | ({"bad": self.bad} if self.schema else {})
             return publish(places, query, number, lambda folders: self._write_files(frame, folders))

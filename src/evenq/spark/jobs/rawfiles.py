@@ -1,0 +1,162 @@
+"""Messages straight to Parquet files, by the processes that read them.
+
+A frame's way to Parquet leads from a Python worker, which has the columns, through Spark's JVM, which takes them apart
+into rows and makes columns of them again: that takes longer than reading the messages. Where nothing is to be done with
+the rows, the worker writes its columns itself, with Arrow. Spark plans and runs the tasks, and the messages are those
+that the frame of the micro-batch would have: both come from the same ranges by the same reader.
+
+A file has its final name when it is whole. The name tells the task and the partition but not the attempt: a task that
+is run a second time writes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from evenq.client.reading import QueueRange
+from evenq.errors import StateError
+from evenq.spark.options import ReadOptions
+from evenq.spark.planning import plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["CODECS", "can_write", "folder_of", "partitions", "write_ranges"]
+
+# What Arrow's names of codecs are, by Spark's.
+CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4_raw": "lz4", "none": "none", "uncompressed": "none"}
+# Columns with few values; in the others a dictionary is only in the way.
+REPEATED = ("broker", "queue_id", "tags", "reconsume_times")
+# Rows that are encoded together: one group of a Parquet file.
+ROWS = 200_000
+
+
+def can_write(writing: Mapping[str, str]) -> bool:
+    """Whether these options of Spark's Parquet format are all understood here."""
+    return all(name.lower() == "compression" and value.lower() in CODECS for name, value in writing.items())
+
+
+def folder_of(day: date, topic: str) -> str:
+    """The folder of a partition as Spark names it; of what topics may have in their names, it escapes the percent sign.
+
+    >>> folder_of(date(2024, 10, 4), "%RETRY%billing")
+    'date=2024-10-04/topic=%25RETRY%25billing'
+    """
+    return f"date={day.isoformat()}/topic={topic.replace('%', '%25')}"
+
+
+def write_ranges(
+    spark: SparkSession, options: ReadOptions, ranges: Sequence[QueueRange], folder: str, writing: Mapping[str, str]
+) -> int:
+    """Write the messages of these ranges to files below a folder; gives their number."""
+    tasks = plan(ranges, at_least=options.min_partitions, largest=options.max_records_per_partition)
+    if not tasks:
+        return 0
+    codec = CODECS[next(iter(writing.values()), "zstd").lower()]
+    work = partial(_write_task, options, folder, codec)
+    written: dict[str, int] = {}
+    for files in spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks)).map(work).collect():
+        written |= files
+    missing = [path for path in written if not Path(path).exists()]
+    if missing:
+        raise StateError(f"a worker wrote {missing[0]}, and it is not there: give a folder that all machines share")
+    return sum(written.values())
+
+
+def _write_task(
+    options: ReadOptions, folder: str, codec: str, task: tuple[int, tuple[QueueRange, ...]]
+) -> dict[str, int]:
+    from evenq.spark.batches import record_batches
+
+    number, ranges = task
+    return write_batches(record_batches(options, ranges), Path(folder), f"part-{number:05}", codec)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str, codec: str) -> dict[str, int]:
+    """One file of this name in each partition that there is something of; gives the files and their rows."""
+    files: dict[str, _File] = {}
+    try:
+        for batch in batches:
+            for place, part in partitions(batch):
+                if place not in files:
+                    files[place] = _File(folder / place, name, codec)
+                files[place].add(part)
+    except BaseException:
+        for file in files.values():
+            file.drop()
+        raise
+    return {str(file.finish()): file.rows for file in files.values()}
+
+
+def partitions(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a batch by the folder that they belong to, without the column that the folder tells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(batch):
+        return
+    times, topics, rest = batch.column("timestamp"), batch.column("topic"), batch.drop_columns(["topic"])
+    span = pc.min_max(times).as_py()
+    names = pc.unique(topics).to_pylist()
+    if span["min"].date() == span["max"].date() and len(names) == 1:
+        yield folder_of(span["min"].date(), names[0]), rest
+        return
+    days = pc.floor_temporal(times, unit="day").cast(pa.date32())
+    for day in pc.unique(days).to_pylist():
+        for name in names:
+            part = rest.filter(pc.and_(pc.equal(days, day), pc.equal(topics, name)))
+            if len(part):
+                yield folder_of(day, name), part
+
+
+@dataclass
+class _File:
+    """A Parquet file under way, under a name that no reader takes for data."""
+
+    folder: Path
+    name: str
+    codec: str
+    waiting: list[Any] = field(default_factory=list)
+    rows: int = 0
+    writer: Any = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.draft = self.folder / f"_{self.name}-{uuid4().hex}"
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.waiting.append(batch)
+        self.rows += len(batch)
+        if sum(map(len, self.waiting)) >= ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_batches(self.waiting)
+        if self.writer is None:
+            repeated = [name for name in REPEATED if name in table.column_names]
+            self.writer = pq.ParquetWriter(
+                self.draft, table.schema, compression=self.codec, use_dictionary=repeated, write_statistics=True
+            )
+        self.writer.write_table(table, row_group_size=ROWS * 2)
+        self.waiting = []
+
+    def finish(self) -> Path:
+        if self.waiting:
+            self._flush()
+        self.writer.close()
+        return self.draft.rename(self.folder / f"{self.name}.{self.codec}.parquet")
+
+    def drop(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.draft.unlink(missing_ok=True)
