@@ -65,7 +65,24 @@ def spark_job(name: str, master: str | None = None, conf: Sequence[str] | None =
     settings = read_conf(conf)
     with _told(keep_log):
         spark = session(f"evenq {name}", master, settings)
-        yield spark
+        with _no_pages():
+            yield spark
+
+
+@contextmanager
+def _no_pages() -> Iterator[None]:
+    """PySpark logs a mistake in a query as a page of JSON; a command tells it in a line."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 @contextmanager

@@ -42,3 +42,8 @@ def test_what_spark_says_loses_its_names_of_classes() -> None:
 
 def test_silence_is_told_too() -> None:
     assert reason("\n \n") == "Spark failed without a word"
+
+
+def test_where_in_a_query_something_is_wrong_is_left_out() -> None:
+    text = "[UNRESOLVED_COLUMN] There is no `a`. SQLSTATE: 42703; line 1 pos 0;\n'Project ['a]\n+- Relation [b#0L]"
+    assert reason(text) == "There is no `a`."

@@ -49,7 +49,7 @@ def test_tasks_together_keep_to_the_rate(parallelism: int, rate: int | None, row
 
 
 def test_a_low_rate_has_one_task_and_short_rounds() -> None:
-    assert layout(8, 5) == Layout(1, 50)
+    assert layout(8, 5, 200_000) == Layout(1, 50)
 
 
 def test_rows_come_back_in_order_a_task_for_each_file(spark: SparkSession, tmp_path: Path) -> None:

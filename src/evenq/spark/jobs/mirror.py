@@ -27,7 +27,7 @@ from evenq.spark.jobs.folder import Folder
 from evenq.spark.jobs.groups import translate
 from evenq.spark.jobs.mirroring import SOURCE, check_selector, queue_map, selection
 from evenq.spark.jobs.progress import Progress, Stop, activate, follow, stoppable
-from evenq.spark.jobs.sides import Side, target_queues
+from evenq.spark.jobs.sides import Side, at_a_time, target_queues
 from evenq.spark.jobs.translation import GroupPosition, Memory
 from evenq.spark.lookup import Lookup
 from evenq.spark.options import read_options
@@ -94,13 +94,15 @@ def mirror(
         request = {"source": str(source), "target": str(target), "name": name}
         Folder(spark, checkpoint).claim("mirror.json", request, "checkpoint")
         before = reached(spark, checkpoint) or lookup.find(options.stream_start(), ends)
-    places = queue_map(queues, target_queues(target, queues, shown.say))
+    targets = target_queues(target, queues, shown.say)
+    if not _AMOUNTS & _names(source):
+        reading["maxOffsetsPerTrigger"] = str(at_a_time(len(targets)))
     total = sum(max(0, end - before.get(queue, 0)) for queue, end in ends.latest.items()) if once else None
     messages = spark.readStream.format("rocketmq").options(**reading).load()
     if born_here:
         messages = messages.where(f"properties['{SOURCE}'] is null")
-    writer = messages.selectExpr(*selection(selector, places, name)).writeStream.format("rocketmq").options(**sink)
-    writer = writer.option("checkpointLocation", checkpoint)
+    copies = messages.selectExpr(*selection(selector, queue_map(queues, targets), name))
+    writer = copies.writeStream.format("rocketmq").options(**sink, checkpointLocation=checkpoint)
     memory = Memory()
     with nullcontext(stop) if stop is not None else stoppable() as asked:
         query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")).start()
@@ -139,6 +141,7 @@ def _check_sides(source: Side, target: Side, name: str, ordered: bool) -> None:
 _TAKEN = frozenset({"subscribe", "subscribepattern", "assign", "topic", "selector", "includeproperties"})
 _DIVIDING = frozenset({"minpartitions", "maxrecordsperpartition"})
 _STARTS = frozenset({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"})
+_AMOUNTS = frozenset({"maxoffsetspertrigger", "minoffsetspertrigger"})
 _BEGIN = {"startingOffsets": "earliest"}
 
 

@@ -24,8 +24,9 @@ from evenq.spark.jobs.failures import reason
 from evenq.spark.jobs.messages import MessageColumns, conversions
 from evenq.spark.jobs.pace import State
 from evenq.spark.jobs.progress import Interrupted, Progress, Stop, run, stoppable
-from evenq.spark.jobs.sides import check_reachable
+from evenq.spark.jobs.sides import at_a_time, queues_to_write
 from evenq.spark.jobs.staging import Staged, Staging
+from evenq.spark.outbox import TOPIC_QUEUES
 from evenq.spark.sinkoptions import WriteOptions, write_options
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "MessageColumns", "Published", "layout", "prepared", "publish"]
 
-# Rows that are sent between two entries in the folder. A reader that leaves out what came twice looks back so far that
-# a round may come twice in a topic of eight queues.
-ROUND = 200_000
 # Under a limit a round takes so many seconds, and a task sends at least so many rows a second.
 ROUND_SECONDS = 10
 TASK_RATE = 500
@@ -65,10 +63,10 @@ class Layout:
     rows_per_task: int
 
 
-def layout(parallelism: int, rate: int | None, round_rows: int = ROUND) -> Layout:
+def layout(parallelism: int, rate: int | None, round_rows: int) -> Layout:
     """As many tasks as run at a time; under a low limit fewer, with smaller rounds.
 
-    >>> layout(8, None), layout(8, 1000)
+    >>> layout(8, None, 200_000), layout(8, 1000, 200_000)
     (Layout(tasks=8, rows_per_task=25000), Layout(tasks=2, rows_per_task=5000))
     """
     if rate is None:
@@ -87,7 +85,7 @@ def publish(
     order_by: str | None = None,
     selector: str = "round_robin",
     rate: int | None = None,
-    round_rows: int = ROUND,
+    round_rows: int | None = None,
     options: Mapping[str, str] | None = None,
     source: str = "",
     progress: Progress | None = None,
@@ -97,8 +95,8 @@ def publish(
 
     The folder must be where all of Spark can write; when everything is sent it is deleted. ``order_by`` keeps the rows
     of a sharding key, or of the same keys with selector ``hash``, in this order. ``rate`` is how many rows a second may
-    leave, over all tasks. ``options`` are the sink's, and ``source`` is a name for the table: a folder that was begun
-    for another one is refused.
+    leave, over all tasks, and ``round_rows`` how many are sent before that is noted. ``options`` are the sink's, and
+    ``source`` is a name for the table: a folder that was begun for another one is refused.
 
     Asked to stop, it ends when the rows that are under way are sent, and says so in ``finished``.
     """
@@ -107,7 +105,7 @@ def publish(
     sink = write_options(given)
     _check(sink, chosen, order_by, rate, round_rows)
     rows = prepared(frame, chosen, order_by)
-    check_reachable(sink.connecting)
+    queues = len(queues_to_write(sink.connecting, topic)) or TOPIC_QUEUES
     request = {"source": source, "topic": topic, "namesrv": namesrv, "selector": selector, "order_by": order_by}
     staging = Staging(frame.sparkSession, state, request | {"columns": asdict(chosen)})
     shown = progress or Progress(f"publish to {topic}", quiet=True)
@@ -115,7 +113,7 @@ def publish(
     with nullcontext(stop) if stop is not None else stoppable() as asked:
         staged = staging.staged()
         if staged is None:
-            plan = layout(frame.sparkSession.sparkContext.defaultParallelism, rate, round_rows)
+            plan = layout(frame.sparkSession.sparkContext.defaultParallelism, rate, round_rows or at_a_time(queues))
             shown.say("reading the table")
             try:
                 staged = run(frame.sparkSession, lambda: _stage(staging, rows, sink, plan), shown, stop=asked)
@@ -133,7 +131,7 @@ def publish(
 
 
 def _check(
-    sink: WriteOptions, columns: MessageColumns, order_by: str | None, rate: int | None, round_rows: int
+    sink: WriteOptions, columns: MessageColumns, order_by: str | None, rate: int | None, round_rows: int | None
 ) -> None:
     for name, number in (("rate", rate), ("round_rows", round_rows)):
         if number is not None and number < 1:

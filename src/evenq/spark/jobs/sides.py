@@ -10,9 +10,13 @@ from evenq.client.admin import Admin
 from evenq.errors import ArgumentError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.spark.connecting import CONNECTION, Connecting
+from evenq.spark.deduplicate import LOOK_BACK
 from evenq.spark.sinkoptions import write_options
 
-__all__ = ["Administrator", "Side", "check_reachable", "target_queues"]
+__all__ = ["Administrator", "Side", "at_a_time", "queues_to_write", "target_queues"]
+
+# More at a time make nothing faster, and Spark tells how far it is between them only.
+MOST_AT_A_TIME = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,27 @@ class Administrator(Admin):
         self._session = connecting.session()
 
 
-def check_reachable(connecting: Connecting) -> None:
-    """Raise an error where no name server answers: before long work is done for nothing."""
+async def _writable(admin: Administrator, topic: str) -> list[MessageQueue]:
+    parts = await admin.route(topic)
+    return [
+        MessageQueue(topic, part.broker, number)
+        for part in parts
+        if "w" in part.perm
+        for number in range(part.write_queues)
+    ]
 
-    async def ask() -> None:
+
+def queues_to_write(connecting: Connecting, topic: str) -> list[MessageQueue]:
+    """The queues of a topic that can be written; none where there is no such topic yet."""
+
+    async def ask() -> list[MessageQueue]:
         async with Administrator(connecting) as admin:
-            await admin.masters()
+            try:
+                return await _writable(admin, topic)
+            except TopicNotFound:
+                return []
 
-    asyncio.run(ask())
+    return asyncio.run(ask())
 
 
 def target_queues(target: Side, source: Sequence[MessageQueue], say: Callable[[str], None]) -> list[MessageQueue]:
@@ -65,20 +82,26 @@ def target_queues(target: Side, source: Sequence[MessageQueue], say: Callable[[s
     async def ask() -> list[MessageQueue]:
         async with Administrator(write_options(target.writing).connecting) as admin:
             try:
-                parts = await admin.route(target.topic)
+                found = await _writable(admin, target.topic)
             except TopicNotFound:
                 most = 1 + max(queue.queue_id for queue in source)
                 say(f"making topic {target} with {most} queues on each broker")
                 await admin.create_topic(target.topic, queues=most)
-                parts = await admin.route(target.topic)
-            found = [
-                MessageQueue(target.topic, part.broker, number)
-                for part in parts
-                if "w" in part.perm
-                for number in range(part.write_queues)
-            ]
+                found = await _writable(admin, target.topic)
         if not found:
             raise ArgumentError("target", str(target), "it has no queue that can be written: look at its permissions")
         return found
 
     return asyncio.run(ask())
+
+
+def at_a_time(queues: int) -> int:
+    """How many messages to send before what is done is noted, into a topic with so many queues.
+
+    What is sent again after a failure must be near what it repeats: readers look back a limited number of messages for
+    it, in each queue.
+
+    >>> at_a_time(1), at_a_time(4), at_a_time(64)
+    (25000, 100000, 200000)
+    """
+    return min(MOST_AT_A_TIME, queues * LOOK_BACK // 4)
