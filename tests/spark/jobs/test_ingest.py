@@ -273,6 +273,20 @@ def test_other_formats(spark: SparkSession, send: Send, run: Run, topic: str, tm
     assert Counter(int(bytes(row.value)) for row in rows) == Counter(range(10))
 
 
+def test_a_format_that_is_no_files_gets_the_same_rows(
+    spark: SparkSession, send: Send, run: Run, topic: str, tmp_path: Path
+) -> None:
+    from tests.spark.jobs.keeping import Keeping, kept
+
+    spark.dataSource.register(Keeping)
+    send(numbers(0, 10, topic))
+    done = run(format="kept")
+    assert (done.rows, done.files) == (10, 0)
+    found = kept(tmp_path / "table")
+    assert Counter(int(value) for value, _, _ in found) == Counter(range(10))
+    assert {name for _, _, name in found} == {topic}
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

@@ -293,8 +293,8 @@ class _Job:
         return rows - bad, bad
 
     def _writer(self, rows: DataFrame, own: Mapping[str, str]) -> DataFrameWriter:
-        writer = rows.write.format(self.form).options(**self.writing, **own).partitionBy(*PARTITIONS)
-        return writer.mode("append")
+        writer = rows.write.format(self.form).options(**self.writing, **own).mode("append")
+        return writer.partitionBy(*PARTITIONS) if self.form in (*FILES, "delta", "hudi") else writer
 
     def compact(self, spark: SparkSession) -> None:
         for place in (self.table, self.bad):
