@@ -127,6 +127,9 @@ def test_groups_of_many_sizes(run: Output, tmp_path: Path) -> None:
     from_file = run.json("--sizes", str(sizes), "-s", "STICKY")
     assert from_file["groups"] == 100, "as many as the file has"
     assert set(from_file["strategies"][0]["loads"]) <= {"2", "3", "4"}
+    assert "members" not in from_file["scenario"]
+    sizes.write_text("queues,members\n8,7\n")
+    assert run.json("--sizes", str(sizes), "-e", "leave:6", "-s", "STICKY")["groups"] == 1
     output = run("--sizes", str(sizes), "--groups", "50", "-s", "STICKY")
     assert output.startswith("50 groups of sizes of sizes.csv, join; means over all groups")
 
@@ -171,6 +174,7 @@ def test_the_picture_has_both_panels(run: Output, tmp_path: Path, mode: list[str
         ("--traffic t", "--traffic='t': it is for many groups"),
         ("--groups 9 --traffic no/such", "--traffic='no/such': there is no such file"),
         ("--sizes no/such.csv", "--sizes='no/such.csv': there is no such file"),
+        ("--sizes a.csv --members 3", "--sizes='a.csv': it says queues and members: leave --queues and --members out"),
         ("--groups 9 --unit grams", "--unit='grams': give messages or bytes"),
         ("--spark", "--groups=None: say how many groups there are"),
         ("--spark --groups 9", "--out=None: --spark and --out go together"),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
+from evenq.balance.groups_traffic import Traffic
 from tests.cli.demo.count import count
 from tests.spark.processes import environment
 
@@ -42,3 +46,9 @@ def test_members_and_the_query_consume_everything_between_them(tmp_path: Path) -
     assert verdict["consumed"] == {name: places.total() for name, places in counted.by.items()}
     assert {tuple(one["place"]) for one in verdict["twice"]} == twice
     assert f"lost 0, twice {len(twice)}: as it should be" in done.stdout
+    assert f"The audit report: {out}/audit/report.html ({verdict['stored']:,} messages: " in done.stdout
+    assert "</html>" in (out / "audit" / "report.html").read_text()
+    queues = pq.ParquetFile(out / "audit" / "tables" / "queues.parquet").read().to_pylist()
+    by_queue = Counter((broker, queue) for broker, queue, _ in counted.places)
+    assert {(row["broker"], row["queue_id"]): row["messages"] for row in queues} == by_queue
+    assert Traffic.of(queues).topics, "which a simulation can go by"

@@ -15,7 +15,7 @@ from math import erf, log, sqrt
 
 from evenq.errors import ArgumentError
 
-__all__ = ["Shape", "Shapes", "Sizes", "divide", "shapes_of"]
+__all__ = ["LARGEST", "Shape", "Shapes", "Sizes", "divide", "shapes_of"]
 
 # A pool of names is made for each shape: more of them than this would take longer than the groups.
 MOST_SHAPES = 10_000

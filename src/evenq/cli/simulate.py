@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from evenq.balance.groups_sizes import Sizes
+from evenq.balance.groups_sizes import LARGEST, Sizes
 from evenq.balance.scenario import EVENTS, ONE_OF_EACH, Event, Scenario
 from evenq.balance.simulation import simulate as simulate_one_group
 from evenq.cli.joboptions import Conf, Master
@@ -18,6 +18,7 @@ from evenq.errors import ArgumentError
 
 __all__ = ["simulate"]
 
+QUEUES, MEMBERS = "16", "4"
 SIZES = "a distribution: uniform:4-64, zipf:1.5:1-64, lognormal:8:0.7:1-64"
 # Arguments whose options have another name.
 OPTIONS = {"machine_rooms": "machine-room"}
@@ -29,10 +30,10 @@ def simulate(
         typer.Option(
             metavar="SIZE", help=f"Queues of each topic, dealt out over the brokers; for many groups {SIZES}."
         ),
-    ] = "16",
+    ] = QUEUES,
     members: Annotated[
         str, typer.Option(metavar="SIZE", help="Members at the start; for many groups a distribution likewise.")
-    ] = "4",
+    ] = MEMBERS,
     topics: Annotated[int, typer.Option(help="Topics that the group reads.")] = 1,
     brokers: Annotated[int, typer.Option(help="Brokers that the queues are on.")] = 2,
     rooms: Annotated[int, typer.Option(help="Machine rooms of brokers and members; 0 for none.")] = 2,
@@ -96,8 +97,8 @@ def simulate(
     try:
         sized = Sizes.parse(queues, argument="queues"), Sizes.parse(members, argument="members")
         scenario = Scenario(
-            queues=_typical(sized[0]),
-            members=_typical(sized[1]),
+            queues=_largest(sized[0]),
+            members=_largest(sized[1]) if sizes is None else LARGEST,
             topics=topics,
             brokers=brokers,
             rooms=rooms,
@@ -119,6 +120,8 @@ def simulate(
 
             if groups is None and sizes is None:
                 raise ArgumentError("groups", groups, "say how many groups there are, e.g. 10000000")
+            if sizes is not None and (queues, members) != (QUEUES, MEMBERS):
+                raise ArgumentError("sizes", str(sizes), "it says queues and members: leave --queues and --members out")
             if spark != (out is not None):
                 raise ArgumentError("out", out, "--spark and --out go together: give a folder for the tables")
             wanted = Wanted(groups, *sized, sizes, traffic, unit, strategy, virtual_nodes)
@@ -140,15 +143,15 @@ def simulate(
     for part in report.tables():
         console.print(part, style="bold" if isinstance(part, str) else None, soft_wrap=isinstance(part, str))
     console.print(*report.sentences(), sep=" ", soft_wrap=not console.is_terminal)
-    for note in getattr(report, "notes", ()):
+    for note in report.notes:
         console.print(note, soft_wrap=True)
     if picture is not None:
         console.print(f"Picture: {picture}", soft_wrap=True)
 
 
-def _typical(sizes: Sizes) -> int:
-    """The size of all groups, or the largest where they differ: it stands for them until they are drawn."""
-    return sizes.fixed or max(sizes.chances)
+def _largest(sizes: Sizes) -> int:
+    """The size of all groups; where they differ it stands for them until they are drawn."""
+    return max(sizes.chances)
 
 
 def _check_one_group(*, queues: Sizes, members: Sizes, **others: object) -> None:

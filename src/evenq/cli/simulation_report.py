@@ -33,6 +33,11 @@ class Report(Protocol):
     def as_json(self) -> dict[str, Any]: ...
     def picture(self) -> Picture: ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """Lines about the work itself."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -51,6 +56,10 @@ class RunsReport:
     scenario: Scenario
     runs: Sequence[Run]
     steps: bool = False
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
 
     def tables(self) -> Iterable[str | Table]:
         yield f"{_title(self.scenario)}: queues moved by each event"
@@ -168,7 +177,7 @@ class GroupsReport:
             for result in self.results
         ]
         return {
-            "scenario": _scenario_json(self.scenario),
+            "scenario": _without_sizes(self.scenario) if self.sizes else _scenario_json(self.scenario),
             "sizes": self.sizes,
             "groups": self.results[0].groups,
             "strategies": strategies,
@@ -250,6 +259,10 @@ def _loads(step: Step) -> str:
 
 def _scenario_json(scenario: Scenario) -> dict[str, Any]:
     return asdict(scenario) | {"events": list(map(str, scenario.events))}
+
+
+def _without_sizes(scenario: Scenario) -> dict[str, Any]:
+    return {name: value for name, value in _scenario_json(scenario).items() if name not in ("queues", "members")}
 
 
 def _run_json(run: Run) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from evenq.balance.groups_sizes import Shape, Sizes, shapes_of
 from evenq.balance.groups_traffic import Traffic
 from evenq.balance.scenario import Event, Scenario
 from evenq.errors import ArgumentError
+from evenq.spark.jobs.pace import State
+from evenq.spark.jobs.progress import Interrupted, Progress
 from evenq.spark.jobs.whatif import CHUNKS, identity, rows_of, whatif
 
 if TYPE_CHECKING:
@@ -137,6 +140,25 @@ def test_work_that_fails_in_the_middle_goes_on_where_it_was(spark: SparkSession,
     again = whatif(spark, whole, str(out))
     assert again.chunks_before == 9, "nothing is done twice"
     assert again.results == found.results
+
+
+@pytest.mark.spark
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    class Impatient(Progress):
+        """Somebody at the keyboard, as soon as something is done."""
+
+        def show(self, state: State) -> None:
+            if state.done and state.unit == "groups":
+                signal.raise_signal(signal.SIGINT)
+
+    whole = population()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted, match="run the same command again"):
+        whatif(spark, whole, str(tmp_path), waves=9, progress=Impatient("what if", quiet=True))
+    assert signal.getsignal(signal.SIGINT) is before
+    found = whatif(spark, whole, str(tmp_path))
+    assert 0 < found.chunks_before < found.chunks
+    assert without_times(found.results) == without_times(simulate_population(whole))
 
 
 @pytest.mark.spark

@@ -26,7 +26,7 @@ from evenq.balance.groups_result import HISTOGRAMS
 from evenq.balance.groups_sizes import Shape
 from evenq.errors import ArgumentError
 from evenq.spark.jobs.pace import State
-from evenq.spark.jobs.progress import Progress, run, stoppable
+from evenq.spark.jobs.progress import Interrupted, Progress, run, stoppable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,6 +98,8 @@ def whatif(
             frame = _simulated(spark, population, wave, min(parts, len(wave)))
             run(spark, partial(frame.write.mode("append").parquet, f"{out}/chunks"), shown, state=state, stop=stop)
             groups += sum(chunks[number].groups for number in wave)
+            if stop.asked:
+                raise Interrupted(f"{shown.title} was stopped before its end: run the same command again")
         shown.show(State(groups, population.groups, unit="groups"))
         found = run(spark, lambda: _collected(spark, population, out), shown, stop=stop)
         by_shape = _by_shape(found, population)
