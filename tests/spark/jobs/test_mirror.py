@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import pytest
 
 import evenq
 from evenq.errors import ArgumentError
-from evenq.model import Message, MessageQueue
+from evenq.model import Message, MessageQueue, MessageView
 from evenq.protocol.codes import RequestCode
+from evenq.spark.jobs.groups import waiting
 from evenq.spark.jobs.mirror import Mirrored, Side, mirror, translate
 from evenq.spark.jobs.mirroring import BORN, SOURCE
 from evenq.spark.jobs.progress import Stop
@@ -216,6 +217,25 @@ def test_groups_find_themselves_where_they_were(
         lookup.commit(group, lookup.latest(queues))
     (later,) = translate(spark, source, target, [group])
     assert later.ahead == 0
+
+
+def test_what_waits_for_another_try_is_counted(embedded_cluster: AnyCluster, topic: str, group: str) -> None:
+    namesrv = embedded_cluster.namesrv
+    options = read_options({"namesrv": namesrv, "subscribe": topic})
+    assert waiting(options, group) == 0
+    fill(namesrv, topic, 0, 3)
+    failed: list[str] = []
+
+    def handler(messages: Sequence[MessageView]) -> evenq.Retry:
+        failed.extend(message.msg_id for message in messages)
+        if len(failed) >= 3:
+            consumer.stop()
+        return evenq.Retry(1)
+
+    with evenq.PushConsumer(namesrv, group=group, begin="first") as consumer:
+        consumer.subscribe(topic)
+        consumer.run(handler)
+    wait_until(lambda: waiting(options, group) >= 3, "all that failed in the topic of retries")
 
 
 def test_a_stream_follows_and_goes_on_from_its_checkpoint(

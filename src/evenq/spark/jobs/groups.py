@@ -19,7 +19,7 @@ from evenq.spark.options import ReadOptions, read_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["translate"]
+__all__ = ["translate", "waiting"]
 
 
 def translate(
@@ -58,7 +58,7 @@ def translate(
                 group,
                 _move(lookup, group, offsets),
                 sum(ends.latest[queue] - offset for queue, offset in offsets.items()),
-                _waiting(from_source, group),
+                waiting(from_source, group),
             )
             for group, offsets in found.items()
         )
@@ -76,7 +76,7 @@ def _move(lookup: Lookup, group: str, offsets: Mapping[MessageQueue, int]) -> in
     return len(told)
 
 
-def _waiting(source: ReadOptions, group: str) -> int:
+def waiting(source: ReadOptions, group: str) -> int:
     """How many messages the group gave back for another try, and has not consumed yet."""
     try:
         with Lookup(replace(source, topics=(f"{RETRY}{group}",))) as lookup:

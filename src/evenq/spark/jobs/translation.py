@@ -29,7 +29,7 @@ Offsets: TypeAlias = Mapping[MessageQueue, int]
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
     """Where a group was put in the mirror: ``moved`` queues go on elsewhere than before, ``ahead`` messages are there
-    for it to consume, and ``waiting`` ones, which failed and wait for another try, stay on the source's cluster."""
+    for it to consume, and ``waiting`` ones, which failed and are due for another try, stay on the source's cluster."""
 
     group: str
     moved: int
