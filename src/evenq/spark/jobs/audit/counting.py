@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenq.spark.jobs.audit.facts import bucket
 from evenq.spark.jobs.audit.findings import Copy, KeyLoad, Late, Slot, Spread
+from evenq.spark.jobs.audit.hashes import Shape, descents, shapes, twice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,17 +93,13 @@ def traffic(facts: DataFrame) -> Traffic:
 # Duplicates
 
 
-def copies(facts: DataFrame) -> list[Copy]:
+def copies(facts: DataFrame, messages: int) -> list[Copy]:
     """Messages under a unique key that an earlier one has, in order; the one that was stored first is no copy."""
     hashed = facts.where("unique_key is not null").selectExpr("xxhash64(topic, unique_key) as id")
-    twice = hashed.groupBy("id").count().where("count > 1").select("id").limit(MOST).collect()
-    if not twice:
+    ids = twice(hashed, messages, MOST)
+    if not ids:
         return []
-    rows = (
-        _chosen(facts, "xxhash64(topic, unique_key)", [row.id for row in twice])
-        .select(*PLACE, "stored", "unique_key", "key")
-        .collect()
-    )
+    rows = _chosen(facts, "xxhash64(topic, unique_key)", ids).select(*PLACE, "stored", "unique_key", "key").collect()
     same: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         same.setdefault((row.topic, row.unique_key), []).append(row)
@@ -155,35 +152,31 @@ class KeyCounts:
     together: int
 
 
-def keys(facts: DataFrame, messages: Mapping[str, int], hot: Callable[[str, int, float], bool]) -> dict[str, KeyCounts]:
-    """By topic. ``messages`` is how many each topic has; ``hot`` tells it by topic, messages and the mean of keys."""
+def keys(facts: DataFrame, messages: Mapping[str, int]) -> dict[str, KeyCounts]:
+    """By topic. ``messages`` is how many each topic has, about."""
     topics = sorted(messages)
     if not topics:
         return {}
     # a key that has the n-th part of all messages is one of n at most
-    floors = ", ".join(str(max(1, messages[topic] // (10 * LISTED))) for topic in topics)
-    number = f"array_position(array({', '.join(map(_text, topics))}), topic)"
-    by_key = (
-        facts.where("key is not null")
-        .selectExpr(f"{number} as t", "xxhash64(key) as id", "xxhash64(broker, queue_id) as q", "sharded", "size")
-        .groupBy("t", "id")
-        .agg(*_sql("count(*) as n", "min(q) as low", "max(q) as high", "bool_or(sharded) as s"))
+    floors = [max(1, messages[topic] // (10 * LISTED)) for topic in topics]
+    number = f"array_position(array({', '.join(map(_text, topics))}), topic)" if len(topics) > 1 else "1"
+    keyed = facts.where("key is not null").selectExpr(
+        f"cast({number} as int) as t", "xxhash64(topic, key) as id", "place as q", "sharded as s"
     )
-    shapes = (
-        by_key.groupBy("t", "n", "s", (_column("low = high")).alias("one"))
-        .agg(*_sql("count(*) as keys", f"collect_list(id) filter (where n >= array({floors})[t - 1]) as ids"))
-        .collect()
-    )
-    named = _named(facts, _largest(topics, shapes))
-    return {topic: _counts(topic, topics, shapes, named.get(topic, []), hot) for topic in topics}
+    found = shapes(keyed, sum(messages.values()), floors)
+    named = _named(facts, _largest(found))
+    return {
+        topic: _counts([shape for shape in found if shape.topic == number], named.get(topic, []))
+        for number, topic in enumerate(topics, start=1)
+    }
 
 
-def _largest(topics: Sequence[str], shapes: Iterable[Any]) -> list[int]:
+def _largest(found: Iterable[Shape]) -> list[int]:
     """The hashes of the keys with the most messages, so many of each topic."""
-    found: dict[str, list[int]] = {}
-    for row in sorted(shapes, key=lambda row: -row.n):
-        found.setdefault(topics[row.t - 1], []).extend(row.ids)
-    return sorted({number for numbers in found.values() for number in numbers[:LISTED]})
+    ids: dict[int, list[int]] = {}
+    for shape in sorted(found, key=lambda shape: -shape.messages):
+        ids.setdefault(shape.topic, []).extend(shape.ids)
+    return sorted({number for numbers in ids.values() for number in numbers[:LISTED]})
 
 
 def _named(facts: DataFrame, wanted: Sequence[int]) -> dict[str, list[KeyLoad]]:
@@ -191,7 +184,7 @@ def _named(facts: DataFrame, wanted: Sequence[int]) -> dict[str, list[KeyLoad]]:
     if not wanted:
         return {}
     rows = (
-        _chosen(facts.where("key is not null"), "xxhash64(key)", wanted)
+        _chosen(facts.where("key is not null"), "xxhash64(topic, key)", wanted)
         .groupBy("topic", "key", "broker", "queue_id")
         .agg(*_sql("count(*) as n", "sum(size) as bytes"))
         .collect()
@@ -209,47 +202,30 @@ def _named(facts: DataFrame, wanted: Sequence[int]) -> dict[str, list[KeyLoad]]:
     return {topic: sorted(loads, key=lambda load: (-load.messages, load.key)) for topic, loads in named.items()}
 
 
-def _counts(
-    topic: str,
-    topics: Sequence[str],
-    shapes: Iterable[Any],
-    named: Sequence[KeyLoad],
-    hot: Callable[[str, int, float], bool],
-) -> KeyCounts:
-    own = [row for row in shapes if topics[row.t - 1] == topic]
+def _counts(own: Sequence[Shape], named: Sequence[KeyLoad]) -> KeyCounts:
     loads: dict[int, int] = {}
-    for row in own:
-        loads[row.n] = loads.get(row.n, 0) + row["keys"]
-    mean = sum(n * many for n, many in loads.items()) / max(1, sum(loads.values()))
-    largest = [
-        KeyLoad(load.topic, load.key, load.messages, load.bytes, load.queues, hot(topic, load.messages, mean))
-        for load in named
-    ]
-    again = [row for row in own if row.n > 1 and not row.s]
+    for shape in own:
+        loads[shape.messages] = loads.get(shape.messages, 0) + shape.keys
+    again = [shape for shape in own if shape.messages > 1 and not shape.sharded]
     return KeyCounts(
         loads,
-        tuple(largest[:LISTED]),
-        sum(row["keys"] for row in own if row.s),
-        sum(row["keys"] for row in own if row.s and not row.one),
-        sum(row["keys"] for row in again),
-        sum(row["keys"] for row in again if row.one),
+        tuple(named[:LISTED]),
+        sum(shape.keys for shape in own if shape.sharded),
+        sum(shape.keys for shape in own if shape.sharded and not shape.together),
+        sum(shape.keys for shape in again),
+        sum(shape.keys for shape in again if shape.together),
     )
 
 
 # Order
 
 
-def late(facts: DataFrame, ordered: Sequence[str]) -> list[Late]:
+def late(facts: DataFrame, ordered: Sequence[str], messages: int) -> list[Late]:
     """Messages that were born before the one of the same key in front of them; of ``ordered`` topics with any key, of
     others with a sharding key only."""
-    from pyspark.sql import Window
-    from pyspark.sql.functions import lag
-
-    places = "xxhash64(topic, key, broker, queue_id)"
+    places = "xxhash64(place, key)"
     lined = _to_be_ordered(facts, ordered).where("not waited").selectExpr(f"{places} as line", "offset", "born")
-    front = lag("born").over(Window.partitionBy("line").orderBy("offset"))
-    behind = lined.withColumn("front", front).where("born < front")
-    found = {(row.line, row.offset): row.front for row in behind.limit(MOST).collect()}
+    found = descents(lined, messages, MOST)
     if not found:
         return []
     rows = (
@@ -271,7 +247,7 @@ def spread(facts: DataFrame, ordered: Sequence[str]) -> list[Spread]:
     """Keys that are to be in order and have messages in several queues."""
     by_key = (
         _to_be_ordered(facts, ordered)
-        .selectExpr("xxhash64(topic, key) as id", "xxhash64(broker, queue_id) as q")
+        .selectExpr("xxhash64(topic, key) as id", "place as q")
         .groupBy("id")
         .agg(*_sql("min(q) as low", "max(q) as high"))
     )

@@ -27,7 +27,7 @@ from evenq.client.trace import TRACE_TOPIC
 from evenq.errors import ArgumentError, RemoteError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.spark.jobs.audit.consuming import consumed, group_audit, groups_in, samples_of
-from evenq.spark.jobs.audit.facts import PROPERTY_COLUMNS, message_facts, trace_facts
+from evenq.spark.jobs.audit.facts import PROPERTY_COLUMNS, message_facts, trace_facts, with_queues
 from evenq.spark.jobs.audit.findings import Audit, GroupAudit, LagSample
 from evenq.spark.jobs.audit.measuring import audit_facts
 from evenq.spark.jobs.audit.report import page
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["audit", "follow"]
 
 # Offsets of a micro-batch, which is what a failure may cost.
-BATCH = 2_000_000
+BATCH = 5_000_000
 # How often a stream that goes on looks for news.
 TRIGGER = "5 seconds"
 # Looks at the groups' offsets that are kept, one for each queue.
@@ -180,8 +180,9 @@ class _Work:
         """Count everything, judge it, and write it down."""
         now = round(time.time() * 1000)
         of_topics, of_trace = self.facts
-        facts, trace = of_topics.frame(), of_trace.frame()
+        kept, trace = of_topics.frame(), of_trace.frame()
         planned = of_topics.ranges()
+        facts = None if kept is None else with_queues(kept, planned)
         found = () if facts is None else audit_facts(facts, planned, ordered=self.ordered)
         result = Audit(
             at=now,

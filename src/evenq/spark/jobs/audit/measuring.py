@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from evenq.model import MessageQueue
 from evenq.spark.jobs.audit import counting
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_facts"]
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
 
 def audit_facts(
     facts: DataFrame,
@@ -27,21 +32,23 @@ def audit_facts(
     ordered: bool | None = None,
     say: Callable[[str], None] = lambda step: None,
 ) -> tuple[TopicAudit, ...]:
-    """Audit facts (:func:`~evenq.spark.jobs.audit.facts.message_facts`). ``planned`` has every queue of the topics, and
-    which of its offsets the facts are of. ``ordered`` says whether keys must keep their order; None finds it out."""
-    say("messages by queue and time")
-    traffic = counting.traffic(facts)
+    """Audit facts, with their queues (:mod:`~evenq.spark.jobs.audit.facts`).
+
+    ``planned`` has every queue of the topics, and which of its offsets the facts are of. ``ordered`` says whether keys
+    must keep their order; None finds it out.
+    """
+    say("messages by queue, time and key; duplicates")
+    about = _planned_messages(planned)
+    # side by side: what is sorted here leaves cores to the others
+    traffic, keys, copies = _together(
+        facts,
+        lambda: counting.traffic(facts),
+        lambda: counting.keys(facts, about),
+        lambda: counting.copies(facts, sum(about.values())),
+    )
     loads = _loads(traffic.slots, planned)
     topics = sorted(loads)
     messages = {topic: sum(queue.messages for queue in loads[topic]) for topic in topics}
-
-    def hot(topic: str, of_key: int, mean: float) -> bool:
-        return is_hot(of_key, mean_key=mean, messages=messages[topic], queues=len(loads[topic]))
-
-    say("messages by key")
-    keys = counting.keys(facts, messages, hot)
-    say("duplicates")
-    copies = counting.copies(facts)
     orders = {
         topic: means_order(
             sharded=keys[topic].sharded,
@@ -59,7 +66,7 @@ def audit_facts(
         late, spread = [], []
     else:
         sharded = any(keys[topic].sharded for topic in topics)
-        late = counting.late(once, by_key) if by_key or sharded else []
+        late = counting.late(once, by_key, sum(messages.values())) if by_key or sharded else []
         apart = any(
             keys[topic].apart or (topic in by_key and keys[topic].again > keys[topic].together) for topic in topics
         )
@@ -73,6 +80,7 @@ def audit_facts(
         own_copies = [copy for copy in copies if copy.topic == topic]
         own_late = [one for one in late if one.topic == topic]
         own_spread = [one for one in spread if one.topic == topic]
+        key_skew = skew_counted(keys[topic].loads)
         audit = TopicAudit(
             topic=topic,
             queues=tuple(queues),
@@ -81,9 +89,14 @@ def audit_facts(
             slot_ms=traffic.slot_ms,
             queue_skew=skew([queue.messages for queue in queues]),
             broker_skew=skew([broker.messages for broker in brokers]),
-            key_skew=skew_counted(keys[topic].loads),
+            key_skew=key_skew,
             keyless=messages[topic] - sum(load * many for load, many in keys[topic].loads.items()),
-            keys=keys[topic].largest,
+            keys=tuple(
+                replace(
+                    key, hot=is_hot(key.messages, mean_key=key_skew.mean, messages=messages[topic], queues=len(queues))
+                )
+                for key in keys[topic].largest
+            ),
             order=orders[topic],
             gaps=tuple(gaps.get(topic, ())),
             copies=tuple(own_copies[:LISTED]),
@@ -96,6 +109,25 @@ def audit_facts(
         )
         found.append(replace(audit, findings=findings(audit)))
     return tuple(found)
+
+
+def _planned_messages(planned: Mapping[MessageQueue, Sequence[Span]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for queue, spans in planned.items():
+        found[queue.topic] = found.get(queue.topic, 0) + sum(stop - start for start, stop in spans)
+    return found
+
+
+def _together(
+    facts: DataFrame, first: Callable[[], A], second: Callable[[], B], third: Callable[[], C]
+) -> tuple[A, B, C]:
+    """All three at a time, each in a thread whose Spark jobs are the caller's."""
+    from pyspark import inheritable_thread_target
+
+    kept = inheritable_thread_target(facts.sparkSession)
+    with ThreadPoolExecutor(3) as pool:
+        one, two, three = pool.submit(kept(first)), pool.submit(kept(second)), pool.submit(kept(third))
+        return one.result(), two.result(), three.result()
 
 
 def _loads(slots: Sequence[Slot], planned: Mapping[MessageQueue, Sequence[Span]]) -> dict[str, list[QueueLoad]]:

@@ -149,7 +149,8 @@ class Facts:
         return True
 
     def _write(self, frame: DataFrame, name: str) -> None:
-        frame.write.mode("overwrite").option("compression", "zstd").parquet(self._at(name))
+        # lz4 takes the least time, and what is read once in a while need not be small
+        frame.write.mode("overwrite").option("compression", "lz4").parquet(self._at(name))
 
     def _done(self, name: str, ranges: dict[MessageQueue, list[Span]]) -> None:
         # a batch that is run again has the same ones
