@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,3 +157,14 @@ def test_a_time_that_cannot_be_is_the_last_one_that_can(flags: int) -> None:
         **PLAIN | {"body": encode_batch([BatchEntry(b"x")]), "sys_flag": flags, "store_timestamp": 2**62}
     )
     assert rows_in(decode_columns(record))["timestamp"] == [(2**63 - 1) // 1000 * 1000]
+
+
+def test_pandas_is_left_alone() -> None:
+    record = encode_record(**PLAIN, properties="KEYS\x01a\x02").hex()
+    code = (
+        "import sys; from evenq.protocol.columns import decode_many;"
+        f"assert len(decode_many([bytes.fromhex('{record}')], brokers=['a'], include_properties=True)) == 1;"
+        "print('pandas' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

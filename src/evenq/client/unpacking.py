@@ -39,6 +39,7 @@ def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool 
     import pyarrow.compute as pc
 
     from evenq.protocol.columns import decode_many
+    from evenq.protocol.columns.arrays import texts
 
     poisoned: list[RecordError] = []
     batches: list[pa.RecordBatch] = []
@@ -51,7 +52,7 @@ def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool 
             poisoned=poisoned,
         )
         if wanted:
-            batch = batch.filter(pc.is_in(batch.column("tags"), pa.array(sorted(wanted))))
+            batch = batch.filter(pc.is_in(batch.column("tags"), texts(sorted(wanted))))
         batches.append(batch)
     _report(poisoned)
     if not batches:

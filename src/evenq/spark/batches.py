@@ -17,6 +17,7 @@ from evenq.client.session import Session
 from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.model import Property
 from evenq.protocol.columns import decode_many
+from evenq.protocol.columns.arrays import texts
 from evenq.protocol.names import RETRY
 from evenq.spark.deduplicate import Deduplicator
 from evenq.spark.marks import PROPERTY
@@ -179,7 +180,7 @@ def _decode(options: ReadOptions, chunks: Sequence[Chunk]) -> pa.RecordBatch:
     tags = options.wanted_tags
     if tags:
         # the broker compares hashes of tags only
-        batch = batch.filter(pc.is_in(batch.column("tags"), pa.array(sorted(tags))))
+        batch = batch.filter(pc.is_in(batch.column("tags"), texts(sorted(tags))))
     return batch
 
 

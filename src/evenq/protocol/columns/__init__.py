@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import MessageView, Property
+from evenq.protocol.columns.arrays import bits, numbers, texts
 from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
 from evenq.protocol.columns.layout import Layout, find_layout
 from evenq.protocol.columns.pairs import find_pairs
@@ -107,9 +108,9 @@ def _from_layout(
     rows = pairs.rows()
     columns = [
         strings(cut(layout.data, layout.topic_at, layout.topic_end)),
-        pa.array(brokers, pa.string()).take(pa.array(np.repeat(np.arange(len(brokers)), layout.counts))),
-        pa.array(layout.queue_id),
-        pa.array(layout.queue_offset),
+        texts(brokers).take(numbers(np.repeat(np.arange(len(brokers)), layout.counts))),
+        numbers(layout.queue_id),
+        numbers(layout.queue_offset),
         _times(layout.stored),
         _times(layout.born),
         pairs.column(Property.KEYS.encode(), rows),
@@ -117,14 +118,14 @@ def _from_layout(
         value,
         hex_column(layout.id_bytes, layout.id_length),
         pairs.column(Property.UNIQUE_KEY.encode(), rows),
-        pa.array(layout.reconsumed),
+        numbers(layout.reconsumed),
     ]
     if include_properties:
         columns.append(pairs.without_repeated(rows).maps())
     columns += [pairs.column(name.encode(), rows) for name in property_columns]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema(include_properties, property_columns))
     if unreadable:
-        batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), unreadable, invert=True)))
+        batch = batch.filter(bits(np.isin(np.arange(len(batch)), unreadable, invert=True)))
     return batch
 
 
@@ -155,7 +156,7 @@ def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Arra
 def _times(milliseconds: Ints | list[int]) -> pa.Array:
     # a time that microseconds cannot hold is damage; it must not become some other time by overflow
     held = np.clip(np.asarray(milliseconds, np.int64), -_LATEST, _LATEST)
-    return pa.array(held * 1000).view(pa.timestamp("us", "UTC"))
+    return numbers(held * 1000).view(pa.timestamp("us", "UTC"))
 
 
 def _from_messages(

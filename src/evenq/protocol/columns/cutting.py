@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenq.errors import ArgumentError
+from evenq.protocol.columns.arrays import numbers
 
 __all__ = ["Bytes", "Ints", "cut", "hex_column", "strings", "windows"]
 
@@ -49,7 +50,7 @@ def cut(
     if extra and use is not None:
         wanted = np.where(use < 0, wanted, len(pieces) + use)
         pieces = pa.concat_arrays([pieces, pa.array(extra, pa.binary())])
-    return pc.take(pieces, pa.array(wanted), boundscheck=False)
+    return pc.take(pieces, numbers(wanted), boundscheck=False)
 
 
 def _binary(bounds: NDArray[np.int32], values: pa.Buffer) -> pa.Array:

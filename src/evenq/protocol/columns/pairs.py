@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from evenq.protocol.columns.arrays import numbers
 from evenq.protocol.columns.cutting import Bytes, Ints, cut, strings, windows
 
 __all__ = ["Pairs", "find_pairs"]
@@ -66,7 +67,7 @@ class Pairs:
         """All properties of each message, as a column of maps."""
         names = strings(cut(self.text, self.name_at, self.name_end))
         values = strings(cut(self.text, self.value_at, self.value_end))
-        return pa.MapArray.from_arrays(pa.array(self.pair_bounds.astype(np.int32)), names, values)
+        return pa.MapArray.from_arrays(numbers(self.pair_bounds.astype(np.int32)), names, values)
 
     def without_repeated(self, rows: Ints) -> Pairs:
         """The pairs whose name does not come again in the same message: a map must not have a name twice."""
