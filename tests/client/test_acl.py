@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenq.aio import Admin
 from evenq.client.acl import Credentials
 from evenq.client.session import Session
 from evenq.errors import ArgumentError
@@ -85,3 +86,11 @@ def test_every_client_finds_its_credentials(monkeypatch: pytest.MonkeyPatch) -> 
     command = Command(34)
     sign(command)
     assert command.ext["AccessKey"] == "me"
+
+
+def test_an_admin_client_signs_with_the_credentials_that_it_is_given() -> None:
+    sign = Admin("127.0.0.1:1", credentials=Credentials("operator", SECRET))._session.connections._sign
+    assert sign is not None
+    command = Command(105)
+    sign(command)
+    assert command.ext["AccessKey"] == "operator"

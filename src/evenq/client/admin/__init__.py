@@ -40,4 +40,5 @@ class Admin(Messages, Offsets):
     ============ =====================================================================================
 
     Nothing is kept between calls: each asks anew. A broker that does not answer is an error that names it.
+    ``credentials`` and ``tls`` are as for producers.
     """

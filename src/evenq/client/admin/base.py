@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
+from evenq.client.acl import Credentials
 from evenq.client.session import Session
 from evenq.client.settings import Timeouts
+from evenq.client.tls import TlsLike
 from evenq.errors import ArgumentError, ConnectError
 from evenq.protocol.bodies import ClusterInfo
 from evenq.protocol.codes import RequestCode
@@ -48,8 +50,15 @@ def milliseconds(argument: str, time: datetime) -> int:
 class Administration:
     """One session, and questions to many servers at once."""
 
-    def __init__(self, namesrv: str, *, timeouts: Timeouts | None = None) -> None:
-        self._session = Session(namesrv, timeouts=timeouts)
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: TlsLike = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self._session = Session(namesrv, credentials=credentials, tls=tls, timeouts=timeouts)
 
     async def masters(self) -> dict[str, str]:
         """Broker name -> address of its master."""

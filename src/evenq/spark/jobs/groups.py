@@ -11,7 +11,7 @@ from evenq.errors import TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.names import RETRY
 from evenq.spark.connecting import Connecting
-from evenq.spark.jobs.sides import Administrator, Side
+from evenq.spark.jobs.sides import Side, administrator
 from evenq.spark.jobs.translation import GroupPosition, Memory, positions
 from evenq.spark.lookup import Lookup
 from evenq.spark.options import ReadOptions, read_options
@@ -89,17 +89,17 @@ def waiting(source: ReadOptions, group: str) -> int:
 
 async def _consuming(connecting: Connecting, topic: str) -> set[str]:
     """The groups that have stored something about the topic."""
-    async with Administrator(connecting) as admin:
+    async with administrator(connecting) as admin:
         return set(await admin.consumers(topic))
 
 
 async def _make_groups(source: Connecting, target: Connecting, groups: Sequence[str]) -> None:
     """Make the groups that the target does not have, as the source has them."""
-    async with Administrator(target) as admin:
+    async with administrator(target) as admin:
         missing = set(groups) - {known.group for known in await admin.groups()}
         if not missing:
             return
-        async with Administrator(source) as there:
+        async with administrator(source) as there:
             settings = {known.group: known for known in await there.groups()}
         for group in sorted(missing):
             known = settings.get(group)

@@ -13,7 +13,7 @@ from evenq.spark.connecting import CONNECTION, Connecting
 from evenq.spark.deduplicate import LOOK_BACK
 from evenq.spark.sinkoptions import write_options
 
-__all__ = ["Administrator", "Side", "at_a_time", "queues_to_write", "target_queues"]
+__all__ = ["Side", "administrator", "at_a_time", "queues_to_write", "target_queues"]
 
 # More at a time make nothing faster, and Spark tells how far it is between them only.
 MOST_AT_A_TIME = 200_000
@@ -46,14 +46,14 @@ class Side:
         return f"{self.topic} at {self.namesrv}"
 
 
-class Administrator(Admin):
-    """An admin client that is connected as the job is."""
+def administrator(connecting: Connecting) -> Admin:
+    """An admin client that is connected as the job is. Lives in the running event loop."""
+    return Admin(
+        connecting.namesrv, credentials=connecting.credentials, tls=connecting.tls, timeouts=connecting.timeouts
+    )
 
-    def __init__(self, connecting: Connecting) -> None:
-        self._session = connecting.session()
 
-
-async def _writable(admin: Administrator, topic: str) -> list[MessageQueue]:
+async def _writable(admin: Admin, topic: str) -> list[MessageQueue]:
     parts = await admin.route(topic)
     return [
         MessageQueue(topic, part.broker, number)
@@ -67,7 +67,7 @@ def queues_to_write(connecting: Connecting, topic: str) -> list[MessageQueue]:
     """The queues of a topic that can be written; none where there is no such topic yet."""
 
     async def ask() -> list[MessageQueue]:
-        async with Administrator(connecting) as admin:
+        async with administrator(connecting) as admin:
             try:
                 return await _writable(admin, topic)
             except TopicNotFound:
@@ -80,7 +80,7 @@ def target_queues(target: Side, source: Sequence[MessageQueue], say: Callable[[s
     """The queues to write to. A topic that is not there is made with as many queues on a broker as the source has."""
 
     async def ask() -> list[MessageQueue]:
-        async with Administrator(write_options(target.writing).connecting) as admin:
+        async with administrator(write_options(target.writing).connecting) as admin:
             try:
                 found = await _writable(admin, target.topic)
             except TopicNotFound:
