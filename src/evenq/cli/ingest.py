@@ -10,7 +10,7 @@ from evenq.cli.joboptions import AsJson, Checkpoint, Conf, Master, Source, print
 from evenq.cli.options import NAMESRV, Namesrv, read_pair
 from evenq.errors import ArgumentError
 from evenq.spark.jobs.ingest import ingest as run
-from evenq.spark.jobs.progress import Progress
+from evenq.spark.jobs.progress import Progress, stoppable
 
 __all__ = ["ingest"]
 
@@ -61,7 +61,8 @@ def ingest(
             options[name] = value
     subscribed = None if topics == "-" else topics
     title = f"{topics} to {out}" if subscribed else f"topics to {out}"
-    with spark_job("ingest", master, conf) as spark, Progress(title, quiet=as_json) as progress:
+    # signals are taken before the query begins: PySpark's own way with Ctrl-C is a traceback
+    with spark_job("ingest", master, conf) as spark, stoppable() as stop, Progress(title, quiet=as_json) as progress:
         done = run(
             subscribed,
             out,
@@ -77,6 +78,7 @@ def ingest(
             writing=dict(read_pair(text, argument="--write") for text in write or ()),
             spark=spark,
             progress=progress,
+            stop=stop,
         )
         if not done.finished:
             progress.say("stopped: the same command goes on from here")

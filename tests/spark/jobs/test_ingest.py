@@ -200,7 +200,13 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing(
     send(numbers(0, 100, topic))
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, any_cluster.namesrv, topic, str(table)],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+            # whoever is killed does not remove what he has there
+            "TMPDIR": str(tmp_path),
+        },
         cwd=tmp_path,
         capture_output=True,
         timeout=180,

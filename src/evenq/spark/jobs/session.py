@@ -8,6 +8,7 @@ clean: what the JVM and the workers write to standard error goes to a file, whic
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -65,6 +66,8 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = builder.master(master or given.get("spark.master", "local[*]")).config(map={**_SETTINGS, **given})
+    # what it logs of a call that Ctrl-C cut off is of no use to anybody
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with stderr_to(_new_log()):
         return builder.getOrCreate()
 
