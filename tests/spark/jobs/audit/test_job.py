@@ -11,12 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenq
+from evenq.client.reading import QueueRange
 from evenq.errors import ArgumentError, TopicNotFound
 from evenq.model import Message
+from evenq.spark.jobs.audit.facts import PROPERTY_COLUMNS, message_facts, places
 from evenq.spark.jobs.audit.findings import Audit, Kind, Order
 from evenq.spark.jobs.audit.job import audit, follow
+from evenq.spark.jobs.audit.rawfacts import write_facts
 from evenq.spark.jobs.audit.store import Facts
 from evenq.spark.jobs.progress import Stop
+from evenq.spark.lookup import Lookup
+from evenq.spark.options import read_options
 from tests.cli.conftest import Evenq
 from tests.clusters import AnyCluster, create_topic
 from tests.spark.jobs.audit.planting import Seed, faults, plant, tidy
@@ -108,6 +113,32 @@ def report(folder: Path) -> str:
     return (folder / "report.html").read_text()
 
 
+def test_both_ways_to_facts_give_the_same(
+    spark: SparkSession, any_cluster: AnyCluster, topic: str, tmp_path: Path
+) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=2)
+    plant(any_cluster.namesrv, topic, faults(tidy()))
+    with evenq.Producer(any_cluster.namesrv) as producer:
+        producer.send(Message(topic, b"no key at all"))
+        producer.send(Message(topic, b"sharded", keys=["k"], sharding_key="s"))
+    given = {
+        "namesrv": any_cluster.namesrv,
+        "subscribe": topic,
+        "failOnDataLoss": "false",
+        "propertyColumns": ",".join(PROPERTY_COLUMNS),
+    }
+    by_rows = message_facts(spark.read.format("rocketmq").options(**given).load())
+    options = read_options(given)
+    with Lookup(options) as lookup:
+        ends = lookup.latest(lookup.queues())
+    ranges = [QueueRange(queue, 0, end) for queue, end in ends.items()]
+    write_facts(spark, options, ranges, places(spark, ends), tmp_path / "facts")
+    by_workers = spark.read.parquet(str(tmp_path / "facts"))
+    assert by_workers.dtypes == by_rows.dtypes
+    assert by_rows.count() > 1000
+    assert by_rows.exceptAll(by_workers).count() == by_workers.exceptAll(by_rows).count() == 0
+
+
 def test_an_audit_that_was_cut_off_goes_on(
     spark: SparkSession,
     embedded_cluster: AnyCluster,
@@ -118,18 +149,17 @@ def test_an_audit_that_was_cut_off_goes_on(
     namesrv = embedded_cluster.namesrv
     create_topic(namesrv, topic, queues=2)
     plant(namesrv, topic, faults(tidy()))
-    taken: list[int] = []
-    real = Facts.take
+    taken: list[str] = []
+    real = Facts._done
 
-    def failing(self: Facts, shape: Any, frame: Any, number: int) -> None:
-        if number == 2 and len(taken) == 2:
+    def failing(self: Facts, name: str, ranges: Any) -> None:
+        if name == "2" and len(taken) == 2:
             # the facts are written, and then the power goes
-            self._write(shape(frame), str(number))
             raise OSError("the disk is gone")
-        taken.append(number)
-        real(self, shape, frame, number)
+        taken.append(name)
+        real(self, name, ranges)
 
-    monkeypatch.setattr(Facts, "take", failing)
+    monkeypatch.setattr(Facts, "_done", failing)
 
     def look() -> Audit:
         return audit(
@@ -139,11 +169,11 @@ def test_an_audit_that_was_cut_off_goes_on(
     with pytest.raises(Exception, match="the disk is gone"):
         look()
     assert not (tmp_path / "report.html").exists()
-    taken.append(-1)
+    taken.append("again")
     found = look()
     assert counts(found) == {Kind.GAP: 1, Kind.DUPLICATE: 3, Kind.LATE: 2, Kind.HOT_KEY: 1}
     # what was done before the failure was not done again
-    assert taken == [0, 1, -1, *range(2, 5)]
+    assert taken == ["0", "1", "again", "2", "3", "4"]
 
     # many small batches become one, and nothing is counted twice, also if the small ones are still there
     facts = Facts(spark, _folder(spark, tmp_path), "topics")

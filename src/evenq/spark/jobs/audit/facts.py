@@ -13,9 +13,9 @@ from evenq.model import MessageQueue, Property
 from evenq.spark.jobs.audit.measures import EXACT, WIDTH
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PROPERTY_COLUMNS", "bucket", "message_facts", "trace_facts", "with_queues"]
+__all__ = ["PROPERTY_COLUMNS", "bucket", "message_facts", "places", "trace_facts", "with_queues"]
 
 # Properties that the source gives as columns. A message that waited at the broker has one of the last two.
 PROPERTY_COLUMNS = (Property.SHARDING_KEY, Property.REAL_TOPIC, Property.HALF)
@@ -51,6 +51,13 @@ _TRACE = (
 def message_facts(frame: DataFrame) -> DataFrame:
     """The columns of the source, with those of ``PROPERTY_COLUMNS``, to facts."""
     return frame.selectExpr(*_MESSAGE)
+
+
+def places(spark: SparkSession, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """The hash that messages have of each queue."""
+    rows = [(queue.topic, queue.broker, queue.queue_id) for queue in sorted(queues)]
+    named = spark.createDataFrame(rows, "topic string, broker string, queue_id int").selectExpr("*", _PLACE)
+    return {MessageQueue(row.topic, row.broker, row.queue_id): row.place for row in named.collect()}
 
 
 def with_queues(facts: DataFrame, queues: Iterable[MessageQueue]) -> DataFrame:

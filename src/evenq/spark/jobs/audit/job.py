@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evenq.client.admin import Admin
 from evenq.client.trace import TRACE_TOPIC
 from evenq.errors import ArgumentError, RemoteError, TopicNotFound
 from evenq.model import MessageQueue
@@ -35,6 +34,7 @@ from evenq.spark.jobs.audit.store import Facts, Output, open_store
 from evenq.spark.jobs.audit.tables import as_json, tables
 from evenq.spark.jobs.progress import Interrupted, Progress, Stop, run, stoppable
 from evenq.spark.jobs.progress import follow as follow_query
+from evenq.spark.jobs.sides import administrator
 from evenq.spark.lookup import Lookup
 from evenq.spark.options import read_options
 
@@ -162,6 +162,7 @@ class _Work:
             "maxOffsetsPerTrigger": str(BATCH),
             **self.reading(topics, **more),
         }
+        raw = read_options(given) if shape is message_facts else None
         done = sum(stop - start for spans in facts.ranges().values() for start, stop in spans)
         with Lookup(read_options(self.reading(topics))) as lookup:
             ends = lookup.ends(lookup.queues())
@@ -170,7 +171,7 @@ class _Work:
             self.spark.readStream.format("rocketmq")
             .options(**given)
             .load()
-            .writeStream.foreachBatch(partial(facts.take, shape))
+            .writeStream.foreachBatch(partial(facts.take, shape, raw))
             .option("checkpointLocation", facts.checkpoint)
         )
         writing = writing.trigger(availableNow=True) if once else writing.trigger(processingTime=TRIGGER)
@@ -232,7 +233,7 @@ class _Work:
         so it has to be asked first which there are."""
 
         async def ask() -> dict[str, list[str]]:
-            async with Admin(self.namesrv) as admin:
+            async with administrator(read_options(self.reading(self.topics)).connecting) as admin:
                 return {topic: list(await admin.consumers(topic)) for topic in self.topics}
 
         try:

@@ -20,11 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenq.client.reading import QueueRange
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
+from evenq.spark.jobs.audit.facts import places
 from evenq.spark.jobs.audit.gaps import Span, joined
+from evenq.spark.jobs.audit.rawfacts import write_facts
 from evenq.spark.jobs.folder import Folder
 from evenq.spark.offsets import Progress, by_topic
+from evenq.spark.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +104,7 @@ class Facts:
     """What one stream has brought into the folder."""
 
     spark: SparkSession
-    folder: Folder
+    folder: Output
     name: str
 
     @property
@@ -111,12 +115,22 @@ class Facts:
         names = self.folder.names(f"state/{self.name}/ranges")
         return current(name.removesuffix(".json") for name in names if name.endswith(".json") and name[0] != "_")
 
-    def take(self, shape: Callable[[DataFrame], DataFrame], frame: DataFrame, number: int) -> None:
-        """Keep a micro-batch. The same number again takes the place of what was there."""
+    def take(
+        self, shape: Callable[[DataFrame], DataFrame], raw: ReadOptions | None, frame: DataFrame, number: int
+    ) -> None:
+        """Keep a micro-batch. The same number again takes the place of what was there. With ``raw``, workers write
+        messages as facts by themselves."""
         if any(_numbers(name)[0] <= number <= _numbers(name)[1] for name in self.batches() if "-" in name):
             return
-        self._write(shape(frame), str(number))
-        self._done(str(number), self._planned(number))
+        planned = self._planned(number)
+        folder = self.folder.local(f"state/{self.name}/facts/{number}") if raw is not None else None
+        if raw is not None and folder is not None:
+            self.folder.delete(f"state/{self.name}/facts/{number}")
+            ranges = [QueueRange(queue, *span) for queue, spans in planned.items() for span in spans]
+            write_facts(self.spark, raw, ranges, places(self.spark, planned), folder)
+        else:
+            self._write(shape(frame), str(number))
+        self._done(str(number), planned)
 
     def frame(self) -> DataFrame | None:
         """All facts of batches that are done; None while there are none."""
