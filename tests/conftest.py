@@ -117,8 +117,20 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = sql.SparkSession.builder.master("local[2]").config(map=_SPARK).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _let_spark_call_back(session)
     yield session
     session.stop()
+
+
+def _let_spark_call_back(session: SparkSession) -> None:
+    """Spark's calls to ``foreachBatch`` are taken by a thread that waits with ``select``: it would end without a word
+    where its socket has a number over 1023, as in a process with very many files, and a query would wait for ever."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = session.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    number = gateway._callback_server.server_socket.fileno()
+    assert number < 1024, f"{number} files are open: who has left them?"
 
 
 # Names

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+import evenq
 from tests.clusters import AnyCluster, create_topic
 from tests.spark.processes import SPARK, environment
 from tests.waiting import wait_until
@@ -98,3 +100,33 @@ def test_spark_connect(embedded_cluster: AnyCluster, topic: str, tmp_path: Path)
         PYSPARK_SUBMIT_ARGS=f"{arguments} pyspark-shell",
     )
     assert result == {"kind": "pyspark.sql.connect.session", **EXPECTED}
+
+
+def test_jobs_on_a_standalone_cluster(embedded_cluster: AnyCluster, master: str, topic: str, tmp_path: Path) -> None:
+    namesrv = embedded_cluster.namesrv
+    create_topic(namesrv, topic, queues=2)
+    with evenq.Producer(namesrv) as producer:
+        producer.send_batch([evenq.Message(topic, b"x", keys=[f"k{number}"]) for number in range(300)], split=True)
+
+    def job(*arguments: str) -> dict[str, Any]:
+        settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **QUIET}
+        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        done = subprocess.run(
+            [sys.executable, "-c", "from evenq.cli import main; main()", *arguments, "--master", master, *given],
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    shared = ("--namesrv", namesrv, "--json")
+    ingested = job("ingest", topic, str(tmp_path / "table"), "--once", *shared)
+    assert (ingested["rows"], ingested["bad"], ingested["finished"]) == (300, 0, True)
+    assert pq.read_table(tmp_path / "table").num_rows == 300
+    audited = job("audit", topic, "--out", str(tmp_path / "audit"), *shared)
+    (found,) = audited["topics"]
+    assert found["messages"] == 300

@@ -125,10 +125,6 @@ class ConsumeQueue:
         self.min = self.first_at_or_after(log_offset)
         self._segments.drop_before(self.min * UNIT.size)
 
-    def unload(self) -> None:
-        """Give back the memory of what was read."""
-        self._segments.unload()
-
     def sync(self) -> None:
         for segment in self._segments.files[-2:]:
             segment.sync()

@@ -42,9 +42,12 @@ class Segment:
             position += written
             data = data[written:]
 
+    def read(self, at: int, size: int) -> bytes:
+        return os.pread(self._fd, size, at - self.start)
+
     @property
     def map(self) -> mmap.mmap:
-        """The whole file for reading: the cheap way to take many small slices."""
+        """The whole file for reading: the cheap way to take many small slices. It costs one more open file."""
         if self._map is None:
             self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
         return self._map
@@ -136,9 +139,10 @@ class Segments:
 
     def read(self, at: int, size: int) -> bytes:
         segment = self.at(at)
-        begin = at - segment.start
-        data: bytes = segment.map[begin : begin + size]
-        return data if len(data) == size else data + self.read(segment.end, size - len(data))
+        room = segment.end - at
+        if size <= room:
+            return segment.read(at, size)
+        return segment.read(at, room) + self.read(segment.end, size - room)
 
     def unload(self) -> None:
         """Give back the memory of what was read."""

@@ -43,9 +43,6 @@ Saver = Callable[[], Callable[[], None]]
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
 
-# Reads fill the maps of consume queues with pages: after so many bytes they are given back.
-_UNLOAD_AFTER = 8 * 1024 * 1024
-
 
 _tag_code = lru_cache(4096)(tag_code)
 
@@ -146,7 +143,6 @@ class Store:
         self.log = CommitLog(directory / "commitlog", log_file_size)
         self._checkpoint = Checkpoint.load(self._checkpoint_path)
         self._last_time = 0
-        self._read = 0
         # what else is saved with each checkpoint
         self._savers: list[Saver] = []
         # records of which others were made shortly before a kill: nobody need do it again
@@ -322,18 +318,10 @@ class Store:
             return Read(status, queue.max, queue.min, queue.max)
         count = min(count, max_bytes // MIN_RECORD + 1)
         units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
-        self._read += len(units)
-        if self._read > _UNLOAD_AFTER:
-            self._unload()
         pieces, found, seen = select(units, count, max_bytes, codes)
         if not found:
             return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
         return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, self.log.gather(pieces), found)
-
-    def _unload(self) -> None:
-        self._read = 0
-        for queue in self._queues.values():
-            queue.unload()
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
