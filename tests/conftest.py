@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 from hypothesis import settings
@@ -128,7 +128,7 @@ def _let_spark_call_back(session: SparkSession) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway: Any = session.sparkContext._gateway
-    ensure_callback_server_started(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     number = gateway._callback_server.server_socket.fileno()
     assert number < 1024, f"{number} files are open: who has left them?"
 
