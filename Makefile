@@ -26,8 +26,12 @@ types: $(STAMP)
 
 # Suites that need Spark or the Java broker skip, with a reason, where what they need is missing.
 # EVENQ_REQUIRE=spark,interop makes such a skip a failure: .ci/run sets it.
+# They are run in two halves side by side, since most of them wait for a broker or a JVM; the half with Spark is shown last.
 unit: $(STAMP)
-	$(RUN)pytest
+	@log=$$(mktemp) && { $(RUN)pytest tests/spark tests/docs > $$log 2>&1 & } && spark=$$! && \
+	trap "kill $$spark" INT TERM && \
+	{ $(RUN)pytest --ignore=tests/spark --ignore=tests/docs; rest=$$?; \
+	wait $$spark; with=$$?; cat $$log; rm -f $$log; exit $$((rest || with)); }
 
 format: $(STAMP)
 	$(RUN)ruff check --fix .

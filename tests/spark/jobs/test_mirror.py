@@ -279,8 +279,9 @@ def test_a_stream_follows_and_goes_on_from_its_checkpoint(
 
     first = follow(20, 10)
     assert not first.finished
-    second = follow(30, 10)
-    assert first.messages + second.messages == 40
+    # the batch that was under way at the stop may be cut, and is sent again
+    assert 20 <= first.messages <= 30
+    assert not follow(30, 10).finished
     assert numbers(read(spark, target.namesrv, topic, 40, deduplicate="true")) == Counter(range(40))
 
 
