@@ -58,6 +58,11 @@ def contents(namesrv: str, topics: Iterable[str]) -> Contents:
     return found
 
 
+def stored(namesrv: str, topic: str) -> int:
+    with evenq.Admin(namesrv) as admin:
+        return sum(queue.max_offset for queue in admin.topic_status(topic).queues)
+
+
 def offsets(namesrv: str) -> dict[MessageQueue, int]:
     with evenq.Admin(namesrv) as admin:
         return {part.queue: part.offset for part in admin.progress(GROUP).queues if part.queue.topic in TOPICS}
@@ -138,6 +143,8 @@ def test_a_data_directory_goes_to_the_java_broker_and_back(java: JavaHost, tmp_p
         java.producer(real.namesrv).send([keyed])
         assert member.total().count == left
         java.stop_clients()
+        # the Java broker acknowledges a message before its queue shows it
+        wait_until(lambda: stored(real.namesrv, JAVA_TOPIC) > COUNT, "all of them in the queues")
         java_written = contents(real.namesrv, [JAVA_TOPIC])
         assert sum(map(len, java_written.values())) == COUNT + 1
         delivered(real.namesrv, postponed)
