@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from evenq.model import SendResult
 from evenq.protocol import Command, FrameParser, RequestCode, ResponseCode
 from evenq.protocol.bodies import ClusterInfo, TopicRoute
-from evenq.protocol.headers import CreateTopic, Header, TopicRequest
+from evenq.protocol.headers import CreateTopic, Header, MaxOffsetRequest, OffsetResponse, TopicRequest
 from tests.waiting import wait_until
 
-__all__ = ["AnyCluster", "ask", "brokers", "create_topic", "route"]
+__all__ = ["AnyCluster", "ask", "brokers", "create_topic", "route", "wait_shown"]
 
 
 class AnyCluster(Protocol):
@@ -68,3 +69,20 @@ def create_topic(namesrv: str, topic: str, queues: int = 4) -> None:
             raise RuntimeError(f"{name} did not create {topic}: code {answer.code}, {answer.remark}")
     wanted = dict.fromkeys(masters, queues)
     wait_until(lambda: route(namesrv, topic) == wanted, f"{topic} on {', '.join(wanted)} in its route")
+
+
+def wait_shown(namesrv: str, receipts: Iterable[SendResult]) -> None:
+    """Wait until all that was sent can be read.
+
+    The Java broker acknowledges a message first, and enters it in its queue a moment later.
+    """
+    masters = brokers(namesrv)
+    ends = {receipt.queue: receipt.offset + 1 for receipt in sorted(receipts, key=lambda receipt: receipt.offset)}
+    for queue, end in ends.items():
+        header = MaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+
+        def there(address: str = masters[queue.broker], header: Header = header, end: int = end) -> bool:
+            answer = ask(address, RequestCode.GET_MAX_OFFSET, header)
+            return OffsetResponse.from_ext(answer.ext).offset >= end
+
+        wait_until(there, f"{end} messages in {queue}")

@@ -15,7 +15,7 @@ import pytest
 
 from evenq import Admin, Message, Producer
 from tests.cli.conftest import Evenq
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 from tests.waiting import wait_until
 
 
@@ -29,9 +29,11 @@ def filled(any_cluster: AnyCluster, topic: str) -> str:
 
 def send(cluster: AnyCluster, topic: str, count: int, first: int = 0) -> None:
     with Producer(cluster.namesrv) as producer:
-        for number in range(first, first + count):
-            kind = "odd" if number % 2 else "even"
-            producer.send(Message(topic, b"m-%d" % number, tags=kind, keys=[f"k-{number}"]))
+        receipts = [
+            producer.send(Message(topic, b"m-%d" % n, tags="odd" if n % 2 else "even", keys=[f"k-{n}"]))
+            for n in range(first, first + count)
+        ]
+    wait_shown(cluster.namesrv, receipts)
 
 
 def test_formats_tags_and_counts(at_cluster: Evenq, filled: str, group: str) -> None:

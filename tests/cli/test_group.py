@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenq import Message, Producer, PushConsumer
 from tests.cli.conftest import Evenq
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 from tests.waiting import wait_until
 
 
@@ -49,8 +49,7 @@ def test_members_and_subscriptions_are_shown(
 def test_a_group_is_moved(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
     create_topic(any_cluster.namesrv, topic, queues=1)
     with Producer(any_cluster.namesrv) as producer:
-        for _ in range(4):
-            producer.send(Message(topic, b"x"))
+        wait_shown(any_cluster.namesrv, [producer.send(Message(topic, b"x")) for _ in range(4)])
     at_cluster("group", "create", group)
 
     def moved(*arguments: str) -> list[list[str]]:
@@ -67,8 +66,7 @@ def test_a_group_is_moved(at_cluster: Evenq, any_cluster: AnyCluster, topic: str
 def test_progress_adds_up(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
     create_topic(any_cluster.namesrv, topic, queues=1)
     with Producer(any_cluster.namesrv) as producer:
-        for _ in range(4):
-            producer.send(Message(topic, b"x"))
+        wait_shown(any_cluster.namesrv, [producer.send(Message(topic, b"x")) for _ in range(4)])
     at_cluster("group", "create", group)
     at_cluster("group", "reset", group, topic, "--offset", "broker-a:0=1", "--offset", "broker-b:0=2")
     lines = at_cluster("group", "progress", group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenq import Message, Producer
 from tests.cli.conftest import Evenq
-from tests.clusters import AnyCluster
+from tests.clusters import AnyCluster, wait_shown
 
 
 def test_a_topic_from_beginning_to_end(at_cluster: Evenq, topic: str) -> None:
@@ -45,8 +45,7 @@ def test_a_topic_is_not_created_twice(at_cluster: Evenq, topic: str) -> None:
 def test_the_status_adds_up(at_cluster: Evenq, any_cluster: AnyCluster, topic: str) -> None:
     at_cluster("topic", "create", topic, "--queues", "1")
     with Producer(any_cluster.namesrv) as producer:
-        for _ in range(6):
-            producer.send(Message(topic, b"x"))
+        wait_shown(any_cluster.namesrv, [producer.send(Message(topic, b"x")) for _ in range(6)])
     lines = at_cluster("topic", "status", topic)
     assert [line.split()[:4] for line in lines[1:3]] == [["broker-a:0", "0", "3", "3"], ["broker-b:0", "0", "3", "3"]]
     assert lines[3].split() == ["all", "6"]

@@ -13,7 +13,7 @@ import pytest
 
 import evenq
 from evenq import FlowControl, Intervals, LitePullConsumer, Message, MessageQueue, MessageView, Producer
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 from tests.waiting import wait_until
 
 QUEUES = 2
@@ -46,7 +46,9 @@ def all_queues(topic: str) -> list[MessageQueue]:
 def send(namesrv: str, topic: str, count: int, *, first: int = 0, **settings: str) -> list[evenq.SendResult]:
     with Producer(namesrv) as producer:
         messages = [Message(topic, b"m-%d" % n, **settings) for n in range(first, first + count)]  # type: ignore[arg-type]
-        return [future.result() for future in [producer.send_async(message) for message in messages]]
+        receipts = [future.result() for future in [producer.send_async(message) for message in messages]]
+    wait_shown(namesrv, receipts)
+    return receipts
 
 
 def poll_until(consumers: LitePullConsumer | list[LitePullConsumer], count: int) -> list[MessageView]:

@@ -15,7 +15,7 @@ from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.balance import Plan, assign
 from evenq.balance.measures import least_moves, moved
 from evenq.client.settings import Intervals
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 from tests.traffic import Traffic
 from tests.waiting import wait_until
 
@@ -117,8 +117,10 @@ def crowd(any_cluster: AnyCluster, topic: str, group: str) -> Iterator[Group]:
 
 def send(namesrv: str, topic: str, bodies: list[bytes], **settings: str) -> None:
     with Producer(namesrv) as producer:
-        for future in [producer.send_async(Message(topic, body, **settings)) for body in bodies]:  # type: ignore[arg-type]
-            assert future.result().ok
+        futures = [producer.send_async(Message(topic, body, **settings)) for body in bodies]  # type: ignore[arg-type]
+        receipts = [future.result() for future in futures]
+    assert all(receipt.ok for receipt in receipts)
+    wait_shown(namesrv, receipts)
 
 
 def numbered(count: int, prefix: bytes = b"m") -> list[bytes]:

@@ -8,7 +8,7 @@ import pytest
 
 from evenq import Admin, Message, Producer, StateError
 from evenq.model import Begin
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 from tests.realmq import JavaHost, RealCluster
 from tests.waiting import wait_until
 
@@ -54,8 +54,7 @@ def test_mqadmin_and_we_agree_on_a_group(
 ) -> None:
     create_topic(any_cluster.namesrv, topic, queues=1)
     with Producer(any_cluster.namesrv) as producer:
-        for _ in range(10):
-            producer.send(Message(topic, b"x"))
+        wait_shown(any_cluster.namesrv, [producer.send(Message(topic, b"x")) for _ in range(10)])
     admin.create_group(group)
     admin.reset(group, topic, "last")
     java.mqadmin("resetOffsetByTime", "-n", any_cluster.namesrv, "-g", group, "-t", topic, "-s", "0")

@@ -17,7 +17,7 @@ import pytest
 from evenq.model import Begin, Message, MessageQueue, SendResult
 from evenq.protocol import RequestCode, bodies, headers
 from evenq.protocol.lenient import loads
-from tests.clusters import AnyCluster, ask, brokers, create_topic, route
+from tests.clusters import AnyCluster, ask, brokers, create_topic, route, wait_shown
 from tests.realmq import JavaError, JavaHost, JavaMember
 from tests.waiting import wait_until
 
@@ -374,7 +374,7 @@ def test_offsets_are_reset_by_time_and_cloned(stage: Stage, topic: str, group: s
     member.stop()
     now = max(received.message.store_timestamp for received in member.messages) + 1
     wait_until(lambda: time.time() * 1000 > now, "the next millisecond")
-    producer.send([Message(topic, b"late %d" % number) for number in range(8)])
+    wait_shown(stage.namesrv, producer.send([Message(topic, b"late %d" % number) for number in range(8)]))
 
     rows = stage.rows("resetOffsetByTime", "-g", group, "-t", topic, "-s", str(now))
     assert by_queue(topic, rows[1:], 0) == {

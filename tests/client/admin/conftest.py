@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evenq import Admin, Message, Producer, SendResult
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
 
 
 @pytest.fixture
@@ -27,4 +27,6 @@ def wide(any_cluster: AnyCluster, topic: str) -> str:
 def sent(any_cluster: AnyCluster, wide: str) -> list[SendResult]:
     """Receipts of twelve messages in the wide topic, three in each queue; their keys are ``k-0`` to ``k-3``."""
     with Producer(any_cluster.namesrv) as producer:
-        return [producer.send(Message(wide, f"{n}".encode(), keys=[f"k-{n % 4}"])) for n in range(12)]
+        receipts = [producer.send(Message(wide, f"{n}".encode(), keys=[f"k-{n % 4}"])) for n in range(12)]
+    wait_shown(any_cluster.namesrv, receipts)
+    return receipts
