@@ -12,6 +12,7 @@ from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.headers import KvKey, KvValue, TopicRequest
 from evenq.testing import cluster
 from tests.clusters import AnyCluster, ask, route
+from tests.waiting import wait_until
 
 
 def layout(admin: Admin, topic: str) -> dict[str, tuple[int, int, str]]:
@@ -108,6 +109,7 @@ def test_when_one_broker_refuses_the_error_names_it_and_the_other_has_done_it(to
         )
         with pytest.raises(RefusedError, match=rf"{admin.masters()['broker-a']} refused .* the disk is full"):
             admin.create_topic(topic, queues=1)
+        wait_until(lambda: route(own.namesrv, topic) == {"broker-b": 1}, "the topic on the other broker")
         assert layout(admin, topic) == {"broker-b": (1, 1, "rw")}
 
 

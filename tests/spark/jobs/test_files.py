@@ -30,6 +30,7 @@ def test_all_that_is_done_with_files(spark: SparkSession, tmp_path: Path, kind: 
     files.write(f"{root}/x", b"\x00one")
     files.write(f"{root}/x", b"\xfftwo")
     assert files.read(f"{root}/x") == b"\xfftwo"
+    assert (files.names(root), files.names(f"{root}/nothing")) == (["x"], [])
     files.move(f"{root}/x", f"{root}/date=2026-01-01/topic=a%2Fb/y")
     assert files.walk(root) == {"date=2026-01-01/topic=a%2Fb/y": 4}
     assert files.exists(f"{root}/date=2026-01-01")

@@ -33,6 +33,9 @@ class Files(Protocol):
     def walk(self, folder: str) -> dict[str, int]:
         """All files below a folder with their sizes; none where there is no such folder."""
 
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, in order; nothing where there is no such folder."""
+
     def exists(self, path: str) -> bool: ...
 
     def move(self, source: str, target: str) -> None:
@@ -77,6 +80,12 @@ class LocalFiles:
     def walk(self, folder: str) -> dict[str, int]:
         root = Path(folder)
         return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+
+    def names(self, folder: str) -> list[str]:
+        # Hadoop keeps a check sum of a local file beside it, and does not show that either
+        root = Path(folder)
+        found = (path.name for path in root.iterdir()) if root.is_dir() else ()
+        return sorted(name for name in found if not (name.startswith(".") and name.endswith(".crc")))
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
@@ -136,6 +145,11 @@ class HadoopFiles:
             path = urlsplit(str(status.getPath().toUri())).path
             found[unquote(path).removeprefix(unquote(root))] = int(status.getLen())
         return found
+
+    def names(self, folder: str) -> list[str]:
+        if not self.exists(folder):
+            return []
+        return sorted(status.getPath().getName() for status in self._system.listStatus(self._path(folder)))
 
     def exists(self, path: str) -> bool:
         return bool(self._system.exists(self._path(path)))

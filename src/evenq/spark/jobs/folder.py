@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenq.errors import ArgumentError
+from evenq.spark.jobs.files import files_at, join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,50 +17,32 @@ __all__ = ["Folder"]
 
 
 class Folder:
-    """The few things a job does with small files, by Hadoop's own means: what Spark can write to, this can."""
+    """The small files of a job. One that is replaced is the one before or the new one to whoever looks, and whole."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        self._jvm: Any = spark._jvm
-        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        self._files: Any = self._at().getFileSystem(self._configuration)
+        self._files, self._root = files_at(spark, path)
 
     def child(self, name: str) -> str:
         """The path of something in it."""
-        return f"{self.path.rstrip('/')}/{name}"
+        return join(self.path, name)
+
+    def local(self, name: str = "") -> Path | None:
+        """Where that is on this machine; None if the folder is on another file system."""
+        return Path(self._at(name)) if self._files.local else None
 
     def names(self, name: str = "") -> list[str]:
         """What is in the folder, or in a folder of it; nothing where that is not there."""
-        at = self._at(name)
-        if not self._files.exists(at):
-            return []
-        return sorted(status.getPath().getName() for status in self._files.listStatus(at))
+        return self._files.names(self._at(name))
 
     def read(self, name: str) -> str | None:
         """The text of a file, or None where there is no such file."""
-        at = self._at(name)
-        if not self._files.exists(at):
-            return None
-        stream = self._files.open(at)
-        try:
-            text: str = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-            return text
-        finally:
-            stream.close()
+        data = self._files.read(self._at(name))
+        return None if data is None else data.decode()
 
-    def write(self, name: str, text: str) -> None:
-        """Write a file. It comes as a whole or not at all; one that is there gives way."""
-        draft, at = self._at(f"_{name.replace('/', '-')}.draft"), self._at(name)
-        stream = self._files.create(draft, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-        self._files.mkdirs(at.getParent())
-        if not self._files.rename(draft, at):
-            # some file systems do not write over what is there
-            self._files.delete(at, False)
-            self._files.rename(draft, at)
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file, whose folders are made. It comes as a whole or not at all; one that is there gives way."""
+        self._files.write(self._at(name), content if isinstance(content, bytes) else content.encode())
 
     def claim(self, name: str, request: Mapping[str, Any], argument: str) -> None:
         """See that the folder is for this request, by a file of that name in it, or make an empty one so."""
@@ -80,7 +64,7 @@ class Folder:
 
     def delete(self, name: str = "") -> None:
         """Delete a file or a folder of it, or the whole."""
-        self._files.delete(self._at(name), True)
+        self._files.remove(self._at(name))
 
-    def _at(self, name: str = "") -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self.child(name) if name else self.path)
+    def _at(self, name: str) -> str:
+        return join(self._root, name) if name else self._root

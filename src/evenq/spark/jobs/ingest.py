@@ -13,7 +13,6 @@ does not fit goes to a second table with the same columns, ``value`` as it came,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from evenq.client.reading import QueueRange
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageQueue
+from evenq.spark.jobs.checkpoint import progress_in
 from evenq.spark.jobs.compaction import Compacted, check_compaction, compact
 from evenq.spark.jobs.files import files_at, join
 from evenq.spark.jobs.parsing import GOOD, PARSED, explained, parsed, read_schema
@@ -31,7 +31,6 @@ from evenq.spark.jobs.rawfiles import can_write, write_ranges
 from evenq.spark.jobs.session import session
 from evenq.spark.jobs.subscription import remember, subscription
 from evenq.spark.lookup import Lookup
-from evenq.spark.offsets import Progress as Offsets
 from evenq.spark.options import ReadOptions, read_options
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ class _Job:
         """What the batch reads, as Spark has noted it before; and with the first one, how much there is in all."""
         files, folder = files_at(spark, self.checkpoint)
         log = files.read(join(folder, "offsets", str(number)))
-        ranges = Offsets.from_json(json.loads(log.splitlines()[2])).ranges if log else ()
+        ranges = progress_in(log.decode()).ranges if log else ()
         self.under_way = sum(part.stop - part.start for part in ranges)
         if self.total is None and self.ends:
             self.total = sum(max(0, self.ends.get(part.queue, 0) - part.start) for part in ranges)

@@ -4,25 +4,19 @@ A frame's way to Parquet leads from a Python worker, which has the columns, thro
 into rows and makes columns of them again: that takes longer than reading the messages. Where nothing is to be done with
 the rows, the worker writes its columns itself, with Arrow. Spark plans and runs the tasks, and the messages are those
 that the frame of the micro-batch would have: both come from the same ranges by the same reader.
-
-A file has its final name when it is whole. The name tells the task and the partition but not the attempt: a task that
-is run a second time writes the same file again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from evenq.client.reading import QueueRange
-from evenq.errors import StateError
+from evenq.spark.jobs.partfiles import PartFile, Task, Written, run_tasks
 from evenq.spark.options import ReadOptions
-from evenq.spark.planning import plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,37 +50,25 @@ def write_ranges(
     spark: SparkSession, options: ReadOptions, ranges: Sequence[QueueRange], folder: str, writing: Mapping[str, str]
 ) -> int:
     """Write the messages of these ranges to files below a folder; gives their number."""
-    tasks = plan(ranges, at_least=options.min_partitions, largest=options.max_records_per_partition)
-    if not tasks:
-        return 0
     codec = CODECS[next(iter(writing.values()), "zstd").lower()]
-    work = partial(_write_task, options, folder, codec)
-    written: dict[str, int] = {}
-    for files in spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks)).map(work).collect():
-        written |= files
-    missing = [path for path in written if not Path(path).exists()]
-    if missing:
-        raise StateError(f"a worker wrote {missing[0]}, and it is not there: give a folder that all machines share")
-    return sum(written.values())
+    return sum(run_tasks(spark, options, ranges, partial(_write_task, options, folder, codec)).values())
 
 
-def _write_task(
-    options: ReadOptions, folder: str, codec: str, task: tuple[int, tuple[QueueRange, ...]]
-) -> dict[str, int]:
+def _write_task(options: ReadOptions, folder: str, codec: str, task: Task) -> Written:
     from evenq.spark.batches import record_batches
 
     number, ranges = task
     return write_batches(record_batches(options, ranges), Path(folder), f"part-{number:05}", codec)
 
 
-def write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str, codec: str) -> dict[str, int]:
+def write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str, codec: str) -> Written:
     """One file of this name in each partition that there is something of; gives the files and their rows."""
-    files: dict[str, _File] = {}
+    files: dict[str, PartFile] = {}
     try:
         for batch in batches:
             for place, part in partitions(batch):
                 if place not in files:
-                    files[place] = _File(folder / place, name, codec)
+                    files[place] = PartFile(folder / place, name, codec=codec, group=ROWS, repeated=REPEATED)
                 files[place].add(part)
     except BaseException:
         for file in files.values():
@@ -114,49 +96,3 @@ def partitions(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
             part = rest.filter(pc.and_(pc.equal(days, day), pc.equal(topics, name)))
             if len(part):
                 yield folder_of(day, name), part
-
-
-@dataclass
-class _File:
-    """A Parquet file under way, under a name that no reader takes for data."""
-
-    folder: Path
-    name: str
-    codec: str
-    waiting: list[Any] = field(default_factory=list)
-    rows: int = 0
-    writer: Any = None
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.draft = self.folder / f"_{self.name}-{uuid4().hex}"
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.waiting.append(batch)
-        self.rows += len(batch)
-        if sum(map(len, self.waiting)) >= ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pa.Table.from_batches(self.waiting)
-        if self.writer is None:
-            repeated = [name for name in REPEATED if name in table.column_names]
-            self.writer = pq.ParquetWriter(
-                self.draft, table.schema, compression=self.codec, use_dictionary=repeated, write_statistics=True
-            )
-        self.writer.write_table(table, row_group_size=ROWS * 2)
-        self.waiting = []
-
-    def finish(self) -> Path:
-        if self.waiting:
-            self._flush()
-        self.writer.close()
-        return self.draft.rename(self.folder / f"{self.name}.{self.codec}.parquet")
-
-    def drop(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        self.draft.unlink(missing_ok=True)

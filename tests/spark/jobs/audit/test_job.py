@@ -189,9 +189,9 @@ def test_an_audit_that_was_cut_off_goes_on(
 
 
 def _folder(spark: SparkSession, path: Path) -> Any:
-    from evenq.spark.jobs.audit.store import Output
+    from evenq.spark.jobs.folder import Folder
 
-    return Output(spark, str(path))
+    return Folder(spark, str(path))
 
 
 def test_a_folder_is_for_the_topics_it_began_with(

@@ -30,8 +30,9 @@ from evenq.spark.jobs.audit.facts import PROPERTY_COLUMNS, message_facts, trace_
 from evenq.spark.jobs.audit.findings import Audit, GroupAudit, LagSample
 from evenq.spark.jobs.audit.measuring import audit_facts
 from evenq.spark.jobs.audit.report import page
-from evenq.spark.jobs.audit.store import Facts, Output, open_store
+from evenq.spark.jobs.audit.store import Facts, open_store
 from evenq.spark.jobs.audit.tables import as_json, tables
+from evenq.spark.jobs.folder import Folder
 from evenq.spark.jobs.progress import Interrupted, Progress, Stop, run, stoppable
 from evenq.spark.jobs.progress import follow as follow_query
 from evenq.spark.jobs.sides import administrator
@@ -133,8 +134,8 @@ class _Work:
         open_store(self.folder, self.topics)
 
     @property
-    def folder(self) -> Output:
-        return Output(self.spark, self.out)
+    def folder(self) -> Folder:
+        return Folder(self.spark, self.out)
 
     @property
     def facts(self) -> tuple[Facts, Facts]:
@@ -193,9 +194,9 @@ class _Work:
             report=self.folder.child("report.html"),
         )
         for name, data in tables(result).items():
-            self.folder.put(f"tables/{name}.parquet", data)
-        self.folder.put("audit.json", json.dumps(as_json(result), indent=2).encode())
-        self.folder.put("report.html", page(result).encode())
+            self.folder.write(f"tables/{name}.parquet", data)
+        self.folder.write("audit.json", json.dumps(as_json(result), indent=2))
+        self.folder.write("report.html", page(result))
         return result
 
     def _groups(self, now: int, facts: Any, trace: Any) -> tuple[GroupAudit, ...]:
@@ -225,7 +226,7 @@ class _Work:
                     before += samples_of(now, group, lookup.stored(group, own), own)
         kept = before[-SAMPLES:]
         rows = [[one.at, one.group, one.topic, one.broker, one.queue_id, one.committed, one.end] for one in kept]
-        self.folder.put("state/lag.json", json.dumps(rows).encode())
+        self.folder.write("state/lag.json", json.dumps(rows))
         return kept
 
     def _consuming(self, lookup: Lookup, ends: Mapping[MessageQueue, int]) -> dict[str, list[str]]:
@@ -239,7 +240,7 @@ class _Work:
         try:
             found = asyncio.run(ask())
         except RemoteError:
-            # brokers that have to be asked in another way, as with TLS: a group is one if it has got somewhere
+            # brokers that do not tell, as where rights forbid it: a group is one if it has got somewhere
             moved = {group: lookup.stored(group, ends) for group in self.groups or ()}
             return {
                 topic: [

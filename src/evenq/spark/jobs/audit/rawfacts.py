@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from evenq.client.reading import QueueRange
-from evenq.errors import StateError
 from evenq.model import MessageQueue, Property
+from evenq.spark.jobs.partfiles import PartFile, Task, Written, run_tasks
 from evenq.spark.options import ReadOptions
-from evenq.spark.planning import plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,55 +36,25 @@ def write_facts(
 ) -> None:
     """Write the facts of the messages in these ranges to files in a folder. The same again writes the same files."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = plan(ranges, at_least=options.min_partitions, largest=options.max_records_per_partition)
-    if not tasks:
-        return
-    work = partial(_write, options, places, str(folder))
-    for path in spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks)).map(work).collect():
-        if path is not None and not Path(path).exists():
-            raise StateError(f"a worker wrote {path}, and it is not there: give a folder that all machines share")
+    run_tasks(spark, options, ranges, partial(_write, options, places, str(folder)))
 
 
-def _write(
-    options: ReadOptions,
-    places: Mapping[MessageQueue, int],
-    folder: str,
-    task: tuple[int, tuple[QueueRange, ...]],
-) -> str | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _write(options: ReadOptions, places: Mapping[MessageQueue, int], folder: str, task: Task) -> Written:
     from evenq.spark.batches import record_batches
 
     number, ranges = task
-    # no reader takes it for data under this name
-    draft = Path(folder) / f"_{number}-{uuid4().hex}"
-    writer: pq.ParquetWriter | None = None
-    waiting: list[pa.RecordBatch] = []
-
-    def flush() -> None:
-        nonlocal writer
-        if waiting:
-            writer = writer or pq.ParquetWriter(
-                draft, waiting[0].schema, compression="lz4", use_dictionary=["place"], write_statistics=["place"]
-            )
-            writer.write_table(pa.Table.from_batches(waiting), row_group_size=ROWS)
-            waiting.clear()
-
+    file = PartFile(
+        Path(folder), f"part-{number:05}", codec="lz4", group=ROWS, repeated=["place"], statistics=["place"]
+    )
     try:
         for part in ranges:
             for batch in record_batches(options, [part]):
-                waiting.append(facts_of(batch, places[part.queue]))
-                if sum(map(len, waiting)) >= ROWS:
-                    flush()
-        flush()
+                file.add(facts_of(batch, places[part.queue]))
     except BaseException:
-        draft.unlink(missing_ok=True)
+        file.drop()
         raise
-    if writer is None:
-        return None
-    writer.close()
-    return str(draft.rename(Path(folder) / f"part-{number:05}.parquet"))
+    path = file.finish()
+    return {} if path is None else {str(path): file.rows}
 
 
 def facts_of(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenq.client.reading import QueueRange
@@ -26,14 +25,15 @@ from evenq.model import MessageQueue
 from evenq.spark.jobs.audit.facts import places
 from evenq.spark.jobs.audit.gaps import Span, joined
 from evenq.spark.jobs.audit.rawfacts import write_facts
+from evenq.spark.jobs.checkpoint import progress_in
 from evenq.spark.jobs.folder import Folder
-from evenq.spark.offsets import Progress, by_topic
+from evenq.spark.offsets import by_topic
 from evenq.spark.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORM", "Facts", "Output", "current", "open_store"]
+__all__ = ["FORM", "Facts", "Folder", "current", "open_store"]
 
 # The form of the facts: another one cannot be added to what is there.
 FORM = 1
@@ -72,39 +72,12 @@ def open_store(folder: Folder, topics: Sequence[str]) -> None:
         raise ArgumentError("out", folder.path, f"it holds an audit of {has}: give another folder, or delete this one")
 
 
-class Output(Folder):
-    """A folder in which files are replaced: whoever looks sees the one before or the new one, whole."""
-
-    def put(self, name: str, data: bytes) -> None:
-        local = self.local(name)
-        if local is not None:
-            local.parent.mkdir(parents=True, exist_ok=True)
-            draft = local.with_name(f".{local.name}.draft")
-            draft.write_bytes(data)
-            draft.replace(local)
-            return
-        draft_at, at = self._at(f"{name}.draft"), self._at(name)
-        stream = self._files.create(draft_at, True)
-        try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
-        self._files.delete(at, False)
-        self._files.rename(draft_at, at)
-
-    def local(self, name: str = "") -> Path | None:
-        """Where that is on this machine; None if the folder is on another file system."""
-        if self._files.getScheme() != "file":
-            return None
-        return Path(self._files.makeQualified(self._at(name)).toUri().getPath())
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What one stream has brought into the folder."""
 
     spark: SparkSession
-    folder: Output
+    folder: Folder
     name: str
 
     @property
@@ -172,11 +145,10 @@ class Facts:
             self.folder.write(self._ranges(name), json.dumps(by_topic(ranges)))
 
     def _planned(self, number: int) -> dict[MessageQueue, list[Span]]:
-        """What Spark's checkpoint says that this batch reads: the line behind its own two."""
+        """What Spark's checkpoint says that this batch reads."""
         text = self.folder.read(f"state/{self.name}/checkpoint/offsets/{number}")
         assert text is not None, f"batch {number} has no offsets"
-        progress = Progress.from_json(json.loads(text.splitlines()[2]))
-        return {part.queue: [(part.start, part.stop)] for part in progress.ranges}
+        return {part.queue: [(part.start, part.stop)] for part in progress_in(text).ranges}
 
     def _at(self, name: str) -> str:
         return self.folder.child(f"state/{self.name}/facts/{name}")
