@@ -68,7 +68,8 @@ def test_it_keeps_up_by_itself_and_the_loop_goes_on(tmp_path: Path) -> None:
                 turns += 1
                 await asyncio.sleep(0)
             assert turns > 10
-            assert find(index, "k19") == 1
+            assert [find(index, f"k{number}") for number in range(20)] == [1] * 20
+            assert index._finder.is_running, "so much is for a process of its own"
 
     run(scene)
 

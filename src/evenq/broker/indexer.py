@@ -1,7 +1,7 @@
 """Keeping the index of a store up with its log: a little at a time, beside the requests of clients.
 
-A small piece is taken between two requests. A larger one goes to another thread, where numpy works on it without
-keeping Python's lock, so that the broker's own thread goes on serving; the larger, the less often the two meet.
+A small piece is taken between two requests. A larger one goes to another thread, which lets another process find its
+keys if it is large indeed, so that the broker's own thread goes on serving.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Indexer:
 
     async def _advance(self, index: Index) -> None:
         piece = index.next(_LARGE)
-        if len(piece.data) <= _SMALL:
+        if piece.size <= _SMALL:
             index.done(piece, index.take(piece))
             await asyncio.sleep(0)
             return
@@ -105,6 +105,7 @@ class Indexer:
                 await self.current()
                 async with self._turn:
                     self._index.trim()
+                    self._index.rest()
             except OSError as error:
                 log.error("%s: the index waits for the disk: %s", self._directory, error)
             except Exception:

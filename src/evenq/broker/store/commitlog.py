@@ -61,6 +61,11 @@ class CommitLog:
         segment = self._segments.at(position)
         return segment.map, segment.start
 
+    def place(self, position: int) -> tuple[Path, int]:
+        """The file that holds ``position``, and where in it that is: for whoever reads it by himself."""
+        segment = self._segments.at(position)
+        return segment.path, position - segment.start
+
     @property
     def file_starts(self) -> Sequence[int]:
         return [segment.start for segment in self._segments.files]

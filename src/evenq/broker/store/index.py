@@ -1,8 +1,8 @@
 """The index of a store: messages by key, made from the commit log behind everybody's back.
 
 No sender waits for it. :meth:`Index.advance` takes the next piece of the log; whoever looks for a key lets it catch
-up first. The work on a piece, :meth:`Index.take`, is numpy's for the most part and may be done in another thread. How
-far it came stands in its files, so that it goes on there after any end.
+up first. The work on a piece, :meth:`Index.take`, may be done in another thread, and finding the keys of a large one in
+another process. How far it came stands in its files, so that it goes on there after any end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile
-from evenq.broker.store.keys import Keys, find_keys, key_hash, keys_of
+from evenq.broker.store.keyfinder import KeyFinder, Place, keys_in
+from evenq.broker.store.keys import Keys, key_hash
 from evenq.broker.store.scan import BLANK, read_entry
 
 __all__ = ["Index", "Piece"]
@@ -27,15 +28,18 @@ log = logging.getLogger(__name__)
 
 # How much of the log is taken at a time: about two milliseconds' work.
 _PIECE = 512 * 1024
+# From here on it pays to let another process find the keys.
+_APART = 1024 * 1024
 
 
 class Piece(NamedTuple):
     """Bytes of the log at a place, where in them records begin (None: to be found out), and where the next such piece
-    would begin if no record were there."""
+    would begin if no record were there. ``data`` is None where another process is to read them."""
 
     at: int
-    data: bytes
+    size: int
     starts: NDArray[np.int64] | None
+    data: bytes | None
     end: int = 0
 
 
@@ -65,6 +69,7 @@ class Index:
         # files that were filled up by the last piece, and what the next checkpoint saves of which files
         self._filled: list[IndexFile] = []
         self._unsaved: dict[IndexFile, bytes] = {}
+        self._finder = KeyFinder()
         self.position = self._resume()
 
     def _paths(self, slots: int, entries: int) -> Iterator[Path]:
@@ -116,18 +121,26 @@ class Index:
         sizes = self._log.recent.take(position, most)
         if sizes is not None:
             ends = np.cumsum(np.array(sizes), dtype=np.int64)
-            return Piece(position, self._log.read(position, position + int(ends[-1])), np.append(0, ends[:-1]))
+            return self._piece(position, int(ends[-1]), np.append(0, ends[:-1]))
         file_end = (position // self._log.file_size + 1) * self._log.file_size
         end = min(file_end, self._log.written, self._log.recent.begin or file_end)
-        data = self._log.read(position, min(position + most, end))
-        size = int.from_bytes(data[:4], "big", signed=True)
-        if size > len(data):
-            data = self._log.read(position, min(position + size, end))
-        return Piece(position, data, None, end)
+        first = int.from_bytes(self._log.read(position, min(position + 4, end)), "big", signed=True)
+        return self._piece(position, min(max(most, first), end - position), None, end)
+
+    def _piece(self, at: int, size: int, starts: NDArray[np.int64] | None, end: int = 0) -> Piece:
+        if size < _APART:
+            return Piece(at, size, starts, self._log.read(at, at + size), end)
+        if at + size > self._log.written:
+            self._log.write_out()
+        return Piece(at, size, starts, None, end)
 
     def take(self, piece: Piece) -> Keys:
         """Put the keys of a piece into the files. May run in another thread, while nothing is looked for."""
-        keys = find_keys(piece.data, piece.at) if piece.starts is None else keys_of(piece.data, piece.starts, piece.at)
+        if piece.data is not None:
+            keys = keys_in(piece.data, piece.at, piece.starts)
+        else:
+            path, begin = self._log.place(piece.at)
+            keys = self._finder.find(Place(str(path), begin, piece.size, piece.at, piece.starts))
         self._add(keys)
         return keys
 
@@ -187,7 +200,12 @@ class Index:
         file.abandon()
         file.path.unlink()
 
+    def rest(self) -> None:
+        """Keep no process for which there is nothing to do."""
+        self._finder.rest()
+
     def close(self) -> None:
+        self._finder.close()
         for file in self._files:
             file.close()
         self._files = []

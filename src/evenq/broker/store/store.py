@@ -22,6 +22,7 @@ from evenq.broker.store.config import ConfigFiles
 from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
 from evenq.broker.store.files import DirectoryLock
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
+from evenq.broker.store.readahead import ReadAhead
 from evenq.broker.store.recovery import first_time, recover
 from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
@@ -141,6 +142,7 @@ class Store:
         self._arrived: dict[tuple[str, int], None] = {}
         self.config = ConfigFiles(directory / "config")
         self.log = CommitLog(directory / "commitlog", log_file_size)
+        self._ahead = ReadAhead(self.log.gather)
         self._checkpoint = Checkpoint.load(self._checkpoint_path)
         self._last_time = 0
         # what else is saved with each checkpoint
@@ -247,6 +249,7 @@ class Store:
             end = self.log.take_back()
             for key in arrived:
                 self._queues[key].cut(end)
+                self._ahead.forget(self._queues[key])
             raise
         return arrived
 
@@ -317,8 +320,10 @@ class Store:
             status = ReadStatus.AT_END if offset == queue.max else ReadStatus.TOO_LARGE
             return Read(status, queue.max, queue.min, queue.max)
         count = min(count, max_bytes // MIN_RECORD + 1)
-        units = queue.units(offset, count if codes is None else max(count, _MAX_SCAN))
-        pieces, found, seen = select(units, count, max_bytes, codes)
+        if codes is None and count > 0:
+            body, found = self._ahead.read(queue, offset, count, max_bytes)
+            return Read(ReadStatus.FOUND, offset + found, queue.min, queue.max, body, found)
+        pieces, found, seen = select(queue.units(offset, max(count, _MAX_SCAN)), count, max_bytes, codes)
         if not found:
             return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
         return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, self.log.gather(pieces), found)
@@ -371,6 +376,7 @@ class Store:
         for key in [key for key in self._queues if key[0] == topic]:
             queue = self._queues.pop(key)
             self._dirty.discard(queue)
+            self._ahead.forget(queue)
             queue.delete()
 
     def close(self) -> None:

@@ -1,0 +1,94 @@
+"""Reading queues from one end to the other.
+
+Clients ask for some 32 messages at a time. Finding so few in the log costs more than the messages themselves where
+those of several queues lie mixed; so whoever goes on where the last read of a queue ended has some more read at once,
+which are kept for the next times. Messages never change: what was read stays true until it is gone from its queue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from evenq.broker.store.consumequeue import UNIT, ConsumeQueue
+from evenq.broker.store.selection import select
+
+__all__ = ["Ahead", "ReadAhead"]
+
+# Reads of so many messages at most are small, and so many of them are done at once.
+_SMALL = 64
+_TIMES = 8
+# Bytes that are read at once, and queues that something is kept of: 8 MiB together.
+_BYTES = 128 * 1024
+_QUEUES = 64
+
+Gather = Callable[[Sequence[tuple[int, int]]], bytes]
+
+
+class Ahead(NamedTuple):
+    """Messages of a queue from ``offset`` on: their records, and where in these each one ends."""
+
+    offset: int
+    ends: Sequence[int]
+    body: bytes
+
+    def part(self, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
+        """The records from ``offset`` on, at most ``count`` and ``max_bytes`` but one at least, and their number.
+
+        >>> ahead = Ahead(7, [2, 4, 6], b"aabbcc")
+        >>> ahead.part(8, 9, 100), ahead.part(7, 2, 3), ahead.part(7, 9, 1)
+        ((b'bbcc', 2), (b'aa', 1), (b'aa', 1))
+        """
+        ends, first = self.ends, offset - self.offset
+        begin = ends[first - 1] if first else 0
+        last = min(first + count, len(ends))
+        if ends[last - 1] - begin > max_bytes:
+            last = max(bisect_right(ends, begin + max_bytes, first, last), first + 1)
+        return self.body[begin : ends[last - 1]], last - first
+
+
+class ReadAhead:
+    """Reads queues, with ``gather`` to get pieces of the log, and remembers for those read last where that ended."""
+
+    __slots__ = ("_gather", "_kept", "_reached")
+
+    def __init__(self, gather: Gather) -> None:
+        self._gather = gather
+        self._reached: OrderedDict[ConsumeQueue, int] = OrderedDict()
+        self._kept: dict[ConsumeQueue, Ahead] = {}
+
+    def read(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
+        """At most ``count`` messages from ``offset`` on, at most ``max_bytes`` of them but one at least; and how many
+        they are. The queue must have the first one."""
+        kept = self._kept.get(queue)
+        if kept is not None and kept.offset <= offset < kept.offset + len(kept.ends):
+            found = kept.part(offset, count, max_bytes)
+        elif count <= _SMALL and self._reached.get(queue) == offset and queue.max - offset > count:
+            self._kept[queue] = kept = self._look_ahead(queue, offset, count * _TIMES)
+            found = kept.part(offset, count, max_bytes)
+        else:
+            pieces, seen, _ = select(queue.units(offset, count), count, max_bytes)
+            found = self._gather(pieces), seen
+        self._note(queue, offset + found[1])
+        return found
+
+    def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead:
+        units = queue.units(offset, count)
+        pieces, found, _ = select(units, count, _BYTES)
+        sizes = [size for _, size, _ in UNIT.iter_unpack(units[: found * UNIT.size])]
+        return Ahead(offset, list(accumulate(sizes)), self._gather(pieces))
+
+    def _note(self, queue: ConsumeQueue, reached: int) -> None:
+        self._reached[queue] = reached
+        self._reached.move_to_end(queue)
+        if len(self._reached) > _QUEUES:
+            oldest, _ = self._reached.popitem(last=False)
+            self._kept.pop(oldest, None)
+
+    def forget(self, queue: ConsumeQueue) -> None:
+        """The queue is gone, or other messages will come at its end."""
+        self._kept.pop(queue, None)
+        self._reached.pop(queue, None)
