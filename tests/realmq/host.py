@@ -186,9 +186,13 @@ class JavaHost:
     def mqadmin(self, *arguments: str, seconds: float = 60.0) -> str:
         """Run the admin tool and give what it printed; what it printed as an error is raised.
 
-        Arguments that the tool cannot read make it end its JVM, with every client in that.
+        Arguments that the tool cannot read make it end its JVM, with every client in that. A client of Java's closes its
+        connection when one request was slow, and then another one on it was never sent: that is tried again.
         """
-        printed = self.ask("mqadmin", _Printed, seconds=seconds, arguments=arguments)
+        for _ in range(3):
+            printed = self.ask("mqadmin", _Printed, seconds=seconds, arguments=arguments)
+            if "RemotingSendRequestException" not in printed.err:
+                break
         if printed.err:
             raise JavaError(f"mqadmin {' '.join(arguments)}: {printed.err}{printed.out}")
         return printed.out
