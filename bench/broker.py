@@ -62,20 +62,25 @@ MOST_START = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker's address, and its process."""
+    """A broker's address, and its process, whose children are counted with it."""
 
     address: str
     pid: int
 
+    def _processes(self) -> list[Path]:
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+        return [Path(f"/proc/{pid}") for pid in (self.pid, *children)]
+
     def cpu(self) -> float:
         """Seconds of the processor that it has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        fields = [(each / "stat").read_text().rpartition(")")[2].split() for each in self._processes()]
+        return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
         """MiB of memory that it has, with the pages of its files that it has in use."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+        statuses = [(each / "status").read_text() for each in self._processes()]
+        return sum(int(re.findall(r"VmRSS:\s+(\d+)", each)[0]) for each in statuses) / 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class JavaHost:
     def mqadmin(self, *arguments: str, seconds: float = 60.0) -> str:
         """Run the admin tool and give what it printed; what it printed as an error is raised.
 
-        Arguments that the tool cannot read make it end its JVM, with every client in that. A client of Java's closes its
+        Arguments that the tool cannot read make it end its JVM, with every client in that. Java's client closes its
         connection when one request was slow, and then another one on it was never sent: that is tried again.
         """
         for _ in range(3):
