@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,17 @@ import numpy as np
 import pytest
 
 from evenq.broker.store import keyfinder
-from evenq.broker.store.keyfinder import KeyFinder, Place, keys_at
+from evenq.broker.store.indexfile import Prepared
+from evenq.broker.store.keyfinder import Found, KeyFinder, Place, Wanted, found_at
 from evenq.broker.store.keys import Keys, key_hash
 from tests.broker.store.messages import incoming, open_store
+
+SLOTS = 7
+
+
+@pytest.fixture
+def wanted(place: Place) -> Wanted:
+    return Wanted(place, SLOTS, None)
 
 
 @pytest.fixture
@@ -39,55 +48,68 @@ def finder() -> Iterator[KeyFinder]:
     made.close()
 
 
-def same(one: Keys, other: Keys) -> bool:
-    columns = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("hashes", "offsets", "times"))
-    return columns and (one.end, one.blank) == (other.end, other.blank)
+def entries(found: Found) -> list[tuple[int, ...]]:
+    assert isinstance(found, Prepared)
+    return [tuple(entry) for entry in found.entries.tolist()]
 
 
-def test_the_process_finds_what_would_be_found_here(finder: KeyFinder, place: Place) -> None:
-    found = finder.find(place)
+def same(one: Found, other: Found) -> bool:
+    return pickle.dumps(one) == pickle.dumps(other)
+
+
+def test_the_process_finds_what_would_be_found_here(finder: KeyFinder, wanted: Wanted) -> None:
+    found = finder.find(wanted)
     assert finder.is_running
-    assert found.hashes.tolist() == [key_hash("orders", "k")] * 5
-    assert found.offsets[0] == place.base
+    assert [entry[0] for entry in entries(found)] == [key_hash("orders", "k")] * 5
+    assert entries(found)[0][1] == wanted.place.base
+    place = wanted.place
     for each in (place, place._replace(starts=None), place._replace(size=place.size - 1, starts=None)):
-        assert same(finder.find(each), keys_at(each))
+        assert same(finder.find(wanted._replace(place=each)), found_at(wanted._replace(place=each)))
+    later = wanted._replace(base_time=1_600_000_000_000)
+    assert {entry[2] for entry in entries(finder.find(later))} == {100_000_000}
 
 
-def test_a_file_that_is_gone_is_an_error_of_this_piece_alone(finder: KeyFinder, place: Place) -> None:
+def test_where_there_is_nothing_it_says_how_far_it_looked(finder: KeyFinder, wanted: Wanted) -> None:
+    found = finder.find(wanted._replace(place=wanted.place._replace(size=20, starts=None)))
+    assert isinstance(found, Keys)
+    assert (len(found), found.end) == (0, wanted.place.base)
+
+
+def test_a_file_that_is_gone_is_an_error_of_this_piece_alone(finder: KeyFinder, wanted: Wanted) -> None:
     with pytest.raises(FileNotFoundError):
-        finder.find(place._replace(path=f"{place.path}0"))
+        finder.find(wanted._replace(place=wanted.place._replace(path=f"{wanted.place.path}0")))
     assert finder.is_running
-    assert len(finder.find(place)) == 5
+    assert len(entries(finder.find(wanted))) == 5
 
 
 def test_without_work_it_ends_and_begins_again(
-    finder: KeyFinder, place: Place, monkeypatch: pytest.MonkeyPatch
+    finder: KeyFinder, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finder.find(place)
+    finder.find(wanted)
     finder.rest()
     assert finder.is_running
     monkeypatch.setattr(keyfinder, "_IDLE", -1.0)
     finder.rest()
     assert not finder.is_running
-    assert len(finder.find(place)) == 5
+    assert len(entries(finder.find(wanted))) == 5
 
 
 @pytest.mark.parametrize("command", [("",), ("/nowhere/python",), (sys.executable, "-c", "raise SystemExit(1)")])
-def test_where_there_can_be_no_process_the_work_is_done_here(place: Place, command: tuple[str, ...]) -> None:
+def test_where_there_can_be_no_process_the_work_is_done_here(wanted: Wanted, command: tuple[str, ...]) -> None:
     finder = KeyFinder(command)
     for _ in range(2):
-        assert same(finder.find(place), keys_at(place))
+        assert same(finder.find(wanted), found_at(wanted))
         assert not finder.is_running
 
 
 def test_a_process_that_is_killed_is_missed_by_nobody(
-    finder: KeyFinder, place: Place, caplog: pytest.LogCaptureFixture
+    finder: KeyFinder, wanted: Wanted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finder.find(place)
+    finder.find(wanted)
     assert finder._process is not None
     os.kill(finder._process.pid, signal.SIGKILL)
     finder._process.wait(10)
     with caplog.at_level(logging.WARNING):
-        assert same(finder.find(place), keys_at(place))
+        assert same(finder.find(wanted), found_at(wanted))
     assert "the index is made without a process of its own" in caplog.text
     assert not finder.is_running

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenq.broker.store.commitlog import CommitLog
-from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile
-from evenq.broker.store.keyfinder import KeyFinder, Place, keys_in
+from evenq.broker.store.indexfile import ENTRIES, SLOTS, IndexFile, Prepared
+from evenq.broker.store.keyfinder import KeyFinder, Place, Wanted, keys_at, keys_in
 from evenq.broker.store.keys import Keys, key_hash
 from evenq.broker.store.scan import BLANK, read_entry
 
-__all__ = ["Index", "Piece"]
+__all__ = ["Index", "Piece", "Taken"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,13 @@ class Piece(NamedTuple):
     starts: NDArray[np.int64] | None
     data: bytes | None
     end: int = 0
+
+
+class Taken(NamedTuple):
+    """How far a piece could be read, and whether the rest of the log's file is empty."""
+
+    end: int
+    blank: bool
 
 
 class Index:
@@ -134,24 +141,34 @@ class Index:
             self._log.write_out()
         return Piece(at, size, starts, None, end)
 
-    def take(self, piece: Piece) -> Keys:
+    def take(self, piece: Piece) -> Taken:
         """Put the keys of a piece into the files. May run in another thread, while nothing is looked for."""
         if piece.data is not None:
             keys = keys_in(piece.data, piece.at, piece.starts)
         else:
             path, begin = self._log.place(piece.at)
-            keys = self._finder.find(Place(str(path), begin, piece.size, piece.at, piece.starts))
+            place = Place(str(path), begin, piece.size, piece.at, piece.starts)
+            if not self._files:
+                self._begin_file()
+            file = self._files[-1]
+            found = self._finder.find(Wanted(place, self._shape[0], file.base_time))
+            if isinstance(found, Prepared) and len(found.entries) <= file.room:
+                file.put(found)
+                return Taken(found.end, found.blank)
+            keys = keys_at(place)
         self._add(keys)
-        return keys
+        return Taken(keys.end, keys.blank)
 
-    def done(self, piece: Piece, keys: Keys) -> None:
+    def done(self, piece: Piece, taken: Taken) -> None:
         """Note that a piece is in the files."""
-        if keys.end > piece.at:
-            self.position = keys.end
+        if taken.end > piece.at:
+            self.position = taken.end
         else:
-            if not keys.blank:
+            if not taken.blank:
                 log.error(
-                    "no message is at %d of the log, where one should be: none up to %d is indexed", keys.end, piece.end
+                    "no message is at %d of the log, where one should be: none up to %d is indexed",
+                    taken.end,
+                    piece.end,
                 )
             self.position = piece.end
         self._unsaved.update((file, file.header()) for file in [*self._filled, *self._files[-1:]])

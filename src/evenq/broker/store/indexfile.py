@@ -17,13 +17,14 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenq.broker.store.keys import Keys
 
-__all__ = ["ENTRIES", "SLOTS", "IndexFile"]
+__all__ = ["ENTRIES", "SLOTS", "IndexFile", "Links", "Prepared", "prepared"]
 
 SLOTS = 5_000_000
 ENTRIES = 20_000_000
@@ -38,6 +39,62 @@ _LATEST = 2**31 - 1
 _PAGE = 4096 // _SLOT.itemsize
 # entries that are read together when the slots are made again
 _PIECE = 1 << 18
+
+
+class Links(NamedTuple):
+    """How entries, numbered from 0 on here, follow each other in their slots: ``older`` is the one before in the same
+    slot, -1 for none. For each slot that one falls into, ``places``: the first such entry, and the last."""
+
+    older: NDArray[np.int32]
+    places: NDArray[np.int32]
+    opens: NDArray[np.int64]
+    closes: NDArray[np.int32]
+
+
+class Prepared(NamedTuple):
+    """Entries that lack nothing but their places in a file, with time and log offset of the first and the last one.
+
+    ``end`` and ``blank`` are those of their keys.
+    """
+
+    entries: NDArray[np.void]
+    links: Links
+    first: tuple[int, int]
+    last: tuple[int, int]
+    end: int
+    blank: bool
+
+
+def prepared(keys: Keys, slots: int, base_time: int | None) -> Prepared:
+    """Do for keys, of which there must be some, what can be done without the file. ``base_time`` is the file's; None
+    for one that is empty.
+
+    >>> keys = Keys(np.array([5, 13, 6]), np.array([100, 200, 300]), np.array([0, 1000, 2000]), end=400)
+    >>> links = prepared(keys, 8, None).links
+    >>> links.older.tolist(), links.places.tolist(), links.opens.tolist(), links.closes.tolist()
+    ([-1, 0, -1], [5, 6], [0, 2], [1, 2])
+    """
+    times = keys.times
+    base = int(times[0]) if base_time is None else base_time
+    entries = np.zeros(len(keys), _ENTRIES)
+    entries["hash"] = keys.hashes
+    entries["offset"] = keys.offsets
+    entries["seconds"] = np.clip((times - base) // 1000, 0, _LATEST)
+    first, last = ((int(times[at]), int(keys.offsets[at])) for at in (0, -1))
+    return Prepared(entries, _linked(keys.hashes % slots), first, last, keys.end, keys.blank)
+
+
+def _linked(places: NDArray[np.int32]) -> Links:
+    # entries of one slot side by side, in order: each follows the one before it
+    order = np.argsort(places, kind="stable")
+    by_place = places[order]
+    opens = np.append(True, by_place[1:] != by_place[:-1])
+    before = np.append(-1, order[:-1]).astype(np.int32)
+    before[opens] = -1
+    older = np.empty_like(before)
+    older[order] = before
+    closes = np.append(opens[1:], True)
+    return Links(older, by_place[opens].astype(np.int32), order[opens], order[closes].astype(np.int32))
 
 
 class IndexFile:
@@ -87,44 +144,32 @@ class IndexFile:
     def add(self, keys: Keys) -> int:
         """Add as many of the keys as there is room for, but all of a message or none; how many that were."""
         taken = _whole_messages(keys, self.room)
-        if not taken:
-            return 0
-        keys = keys.part(0, taken)
-        if self.is_empty:
-            self.first_time, self.first_offset = int(keys.times[0]), int(keys.offsets[0])
-        entries = np.empty(taken, _ENTRIES)
-        entries["hash"] = keys.hashes
-        entries["offset"] = keys.offsets
-        entries["seconds"] = np.clip((keys.times - self.first_time) // 1000, 0, _LATEST)
-        entries["older"] = self._link(keys.hashes % self._slot_count)
-        try:
-            self._write(entries.data.cast("B"), self._entries_at + self.count * _ENTRY.size)
-        except OSError:
-            # the slots tell of entries that the disk would not take
-            self._forget_slots()
-            raise
-        self.count += taken
-        self.last_time, self.last_offset = int(keys.times[-1]), int(keys.offsets[-1])
+        if taken:
+            self.put(prepared(keys.part(0, taken), self._slot_count, self.base_time))
         return taken
 
-    def _link(self, places: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Put the next entries into their slots; for each the entry that was there before."""
-        slots = self._load()
-        numbers = np.arange(self.count, self.count + len(places), dtype=np.int32)
-        # entries of one slot side by side, in order: each follows the one before it, the first what the slot held
-        order = np.argsort(places, kind="stable")
-        sorted_places, sorted_numbers = places[order], numbers[order]
-        opens = np.append(True, sorted_places[1:] != sorted_places[:-1])
-        before = np.append(np.int32(0), sorted_numbers[:-1])
-        held = slots[sorted_places[opens]]
-        before[opens] = held
-        closes = np.append(opens[1:], True)
-        slots[sorted_places[closes]] = sorted_numbers[closes]
+    @property
+    def base_time(self) -> int | None:
+        """What times are told from; None while there is no entry."""
+        return None if self.is_empty else self.first_time
+
+    def put(self, new: Prepared) -> None:
+        """Add entries that were prepared for this file, with its slots and its time; there must be room for them."""
+        if self.is_empty:
+            self.first_time, self.first_offset = new.first
+        slots, entries, links = self._load(), new.entries, new.links
+        held = slots[links.places]
+        # numbers within the piece become those of the file
+        older = np.where(links.older < 0, 0, links.older + self.count)
+        older[links.opens] = held
+        entries["older"] = older
+        # if the disk does not take them, nothing has happened
+        self._write(entries.data.cast("B"), self._entries_at + self.count * _ENTRY.size)
+        slots[links.places] = links.closes + self.count
         self._used += int((held == 0).sum())
-        self._changed_pages[sorted_places // _PAGE] = True
-        older = np.empty_like(before)
-        older[order] = before
-        return older
+        self._changed_pages[links.places // _PAGE] = True
+        self.count += len(entries)
+        self.last_time, self.last_offset = new.last
 
     def find(self, wanted: int, begin: int, end: int) -> Iterator[int]:
         """The log offsets of messages with a key of this hash, stored between two times, newest first.

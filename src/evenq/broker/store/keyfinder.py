@@ -1,8 +1,9 @@
 """Finding the keys of much of the log in a process of its own.
 
 It is the larger part of making the index, and one thread of Python has enough to do with the messages that come. The
-process reads the file of the log itself: it is told where, and gives back hashes. It is started with the first large
-piece, ends when none has come for a while, and with this process however that ends.
+process reads the file of the log itself: it is told where, and gives back entries for the index that only lack their
+places in its file. It is started with the first large piece, ends when none has come for a while, and with this process
+however that ends.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import time
 from contextlib import suppress
 from typing import IO, NamedTuple, cast
 
+from evenq.broker.store.indexfile import Prepared, prepared
 from evenq.broker.store.keys import Ints, Keys, find_keys, keys_of
 
-__all__ = ["KeyFinder", "Place", "keys_at", "keys_in"]
+__all__ = ["Found", "KeyFinder", "Place", "Wanted", "found_at", "keys_at", "keys_in"]
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,9 @@ log = logging.getLogger(__name__)
 _IDLE = 30.0
 # Seconds that it has for that.
 _PATIENCE = 5.0
+
+
+Found = Prepared | Keys
 
 
 class Place(NamedTuple):
@@ -37,6 +42,14 @@ class Place(NamedTuple):
     size: int
     base: int
     starts: Ints | None
+
+
+class Wanted(NamedTuple):
+    """Entries for an index file with so many slots, whose times are told from ``base_time``, of the records there."""
+
+    place: Place
+    slots: int
+    base_time: int | None
 
 
 def keys_in(data: bytes, base: int, starts: Ints | None) -> Keys:
@@ -53,6 +66,12 @@ def keys_at(place: Place) -> Keys:
     return keys_in(data, place.base, place.starts)
 
 
+def found_at(wanted: Wanted) -> Found:
+    """What is to be put into the file; only the keys' end where there are none."""
+    keys = keys_at(wanted.place)
+    return prepared(keys, wanted.slots, wanted.base_time) if len(keys) else keys
+
+
 class KeyFinder:
     """The process, as long as there is work for it. Where there can be none, the work is done here."""
 
@@ -66,22 +85,22 @@ class KeyFinder:
     def is_running(self) -> bool:
         return self._process is not None
 
-    def find(self, place: Place) -> Keys:
-        """The keys of the records there; waits for them, so it is for a thread of its own. One call at a time."""
+    def find(self, wanted: Wanted) -> Found:
+        """What is to be put into the file. It waits for that, so it is for a thread of its own. One call at a time."""
         if not self._can_be:
-            return keys_at(place)
+            return found_at(wanted)
         try:
-            found = self._ask(place)
+            found = self._ask(wanted)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             log.warning("the index is made without a process of its own: %s ended: %r", self._command[-1], error)
             self._can_be = False
             self.close()
-            return keys_at(place)
+            return found_at(wanted)
         if isinstance(found, OSError):
             raise found
         return found
 
-    def _ask(self, place: Place) -> Keys | OSError:
+    def _ask(self, wanted: Wanted) -> Found | OSError:
         if self._process is None:
             # what a terminal tells a group of processes to do is not for this one
             self._process = subprocess.Popen(
@@ -93,9 +112,9 @@ class KeyFinder:
             )
         self._used = time.monotonic()
         into, out = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
-        pickle.dump(place, into)
+        pickle.dump(wanted, into, protocol=pickle.HIGHEST_PROTOCOL)
         into.flush()
-        return cast("Keys | OSError", pickle.load(out))
+        return cast("Found | OSError", pickle.load(out))
 
     def rest(self) -> None:
         """End the process if there was nothing to do for a while."""
@@ -120,12 +139,12 @@ def main() -> None:
     into, out = sys.stdin.buffer, sys.stdout.buffer
     while True:
         try:
-            place: Place = pickle.load(into)
+            wanted: Wanted = pickle.load(into)
         except EOFError:
             return
-        found: Keys | OSError
+        found: Found | OSError
         try:
-            found = keys_at(place)
+            found = found_at(wanted)
         except OSError as error:
             found = error
         pickle.dump(found, out, protocol=pickle.HIGHEST_PROTOCOL)

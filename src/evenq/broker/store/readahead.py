@@ -63,11 +63,12 @@ class ReadAhead:
     def read(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
         """At most ``count`` messages from ``offset`` on, at most ``max_bytes`` of them but one at least; and how many
         they are. The queue must have the first one."""
+        end = min(offset + count, queue.max)
         kept = self._kept.get(queue)
-        if kept is not None and kept.offset <= offset < kept.offset + len(kept.ends):
-            found = kept.part(offset, count, max_bytes)
-        elif count <= _SMALL and self._reached.get(queue) == offset and queue.max - offset > count:
-            self._kept[queue] = kept = self._look_ahead(queue, offset, count * _TIMES)
+        if kept is None or offset < kept.offset or end > kept.offset + len(kept.ends):
+            follows = count <= _SMALL and end < queue.max and self._reached.get(queue) == offset
+            kept = self._look_ahead(queue, offset, count) if follows else None
+        if kept is not None:
             found = kept.part(offset, count, max_bytes)
         else:
             pieces, seen, _ = select(queue.units(offset, count), count, max_bytes)
@@ -75,11 +76,15 @@ class ReadAhead:
         self._note(queue, offset + found[1])
         return found
 
-    def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead:
-        units = queue.units(offset, count)
-        pieces, found, _ = select(units, count, _BYTES)
+    def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead | None:
+        """Read several times as many as were asked for, and keep them; None if messages are too large for that."""
+        units = queue.units(offset, count * _TIMES)
+        pieces, found, _ = select(units, count * _TIMES, _BYTES)
+        if found < count:
+            return None
         sizes = [size for _, size, _ in UNIT.iter_unpack(units[: found * UNIT.size])]
-        return Ahead(offset, list(accumulate(sizes)), self._gather(pieces))
+        self._kept[queue] = kept = Ahead(offset, list(accumulate(sizes)), self._gather(pieces))
+        return kept
 
     def _note(self, queue: ConsumeQueue, reached: int) -> None:
         self._reached[queue] = reached
