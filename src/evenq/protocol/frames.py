@@ -12,6 +12,8 @@ __all__ = ["DEFAULT_LIMIT", "FrameParser"]
 DEFAULT_LIMIT = 16 * 1024 * 1024
 
 _LENGTH = struct.Struct(">I")
+# its length, and that of its header
+_LEAST = 8
 
 
 class FrameParser:
@@ -27,9 +29,10 @@ class FrameParser:
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
+        # the beginning of a frame that is not all there yet
         self._buffer = bytearray()
-        # bytes that must be there before the next frame is whole: spares looking again at every small piece
-        self._need = 4
+        # how many bytes of it must be there before there is something to do
+        self._need = _LENGTH.size
 
     @property
     def buffered(self) -> int:
@@ -37,27 +40,41 @@ class FrameParser:
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Command]:
         """Take the next bytes, give the commands that are whole now. After a ProtocolError the stream is dead."""
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._need:
-                return []
-            data = self._buffer
         whole = data if isinstance(data, bytes) else bytes(data)
         commands: list[Command] = []
-        at, end = 0, len(whole)
-        self._need = 4
-        while end - at >= 4:
-            stop = at + 4 + _LENGTH.unpack_from(whole, at)[0]
-            if stop - at > self.limit:
-                raise ProtocolError(
-                    f"a frame of {stop - at} bytes is over the limit of {self.limit}: {whole[at : at + 16]!r}"
-                )
+        at = self._complete(whole, commands) if self._buffer else 0
+        end = len(whole)
+        while end - at >= _LENGTH.size:
+            stop = at + self._size(whole, at)
             if stop > end:
                 self._need = stop - at
                 break
-            if stop - at < 8:
-                raise ProtocolError(f"a frame of {stop - at} bytes: it must have at least 8")
             commands.append(Command.decode_at(whole, at, stop))
             at = stop
-        self._buffer = bytearray(whole[at:])
+        if at < end:
+            self._buffer += whole[at:]
         return commands
+
+    def _complete(self, data: bytes, commands: list[Command]) -> int:
+        """Add what the frame in the buffer lacks, and nothing else; how many bytes that were."""
+        at = 0
+        buffer = self._buffer
+        while (missing := self._need - len(buffer)) <= len(data) - at:
+            buffer += data[at : at + missing]
+            at += missing
+            if self._need == len(buffer) > _LENGTH.size:
+                commands.append(Command.decode_at(bytes(buffer), 0, len(buffer)))
+                self._buffer, self._need = bytearray(), _LENGTH.size
+                return at
+            self._need = self._size(buffer, 0)
+        buffer += data[at:]
+        return len(data)
+
+    def _size(self, data: bytes | bytearray, at: int) -> int:
+        """How many bytes the frame at ``at`` has."""
+        size: int = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+        if size > self.limit:
+            raise ProtocolError(f"a frame of {size} bytes is over the limit of {self.limit}: {data[at : at + 16]!r}")
+        if size < _LEAST:
+            raise ProtocolError(f"a frame of {size} bytes: it must have at least {_LEAST}")
+        return size

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from evenq.broker.store.segments import Segments
 
-__all__ = ["FILE_UNITS", "UNIT", "ConsumeQueue"]
+__all__ = ["FILE_UNITS", "UNIT", "ConsumeQueue", "pack_units"]
 
 UNIT = struct.Struct(">qiq")
 
@@ -27,6 +29,24 @@ _BLANK = (0, 0x7FFFFFFF, 0)
 
 # What may wait in memory before it is written.
 _WRITE_AT = 32 * 1024
+
+
+@lru_cache(256)
+def _several(count: int) -> struct.Struct:
+    return struct.Struct(">" + "qiq" * count)
+
+
+def pack_units(log_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int] | None = None) -> bytes:
+    """The units of some messages; without hashes of tags, none has a tag.
+
+    >>> pack_units([100, 120], [20, 30]) == UNIT.pack(100, 20, 0) + UNIT.pack(120, 30, 0)
+    True
+    """
+    fields = [0] * (3 * len(sizes))
+    fields[::3], fields[1::3] = log_offsets, sizes
+    if tags_codes is not None:
+        fields[2::3] = tags_codes
+    return _several(len(sizes)).pack(*fields)
 
 
 class ConsumeQueue:

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
-from itertools import accumulate, repeat
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import msgspec
 from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.config import ConfigFiles
-from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue
+from evenq.broker.store.consumequeue import FILE_UNITS, ConsumeQueue, pack_units
 from evenq.broker.store.files import DirectoryLock
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.readahead import ReadAhead
@@ -53,10 +53,10 @@ def _wire_tag_code(tags: bytes | None) -> int:
     return tag_code(tags.decode(errors="replace") if tags else None)
 
 
-def _tag_codes(batch: bytes, pieces: Sequence[bytes]) -> Iterable[int]:
-    """The hash of each message's tag."""
+def _tag_codes(batch: bytes, pieces: Sequence[bytes]) -> Sequence[int] | None:
+    """The hash of each message's tag; None where none has one."""
     if b"TAGS\x01" not in batch:
-        return repeat(0)
+        return None
     return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in pieces[3::4]]
 
 
@@ -207,7 +207,7 @@ class Store:
         pieces, sizes = form.batch(batch.body, queue.max, self.log.end)
         *offsets, _ = accumulate(sizes, initial=self.log.end)
         stored = StoredBatch(queue.max, offsets)
-        queue.extend(b"".join(map(UNIT.pack, offsets, sizes, _tag_codes(batch.body, pieces))))
+        queue.extend(pack_units(offsets, sizes, _tag_codes(batch.body, pieces)))
         self._take(b"".join(pieces), sizes, queue, now)
         return stored
 
