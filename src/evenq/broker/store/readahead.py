@@ -7,9 +7,11 @@ which are kept for the next times. Messages never change: what was read stays tr
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -24,6 +26,10 @@ _TIMES = 8
 # Bytes that are read at once, and queues that something is kept of: 8 MiB together.
 _BYTES = 128 * 1024
 _QUEUES = 64
+
+# the size of a message in its unit
+_SIZE = struct.Struct(">i")
+_SIZE_AT = 8
 
 Gather = Callable[[Sequence[tuple[int, int]]], bytes]
 
@@ -48,6 +54,32 @@ class Ahead(NamedTuple):
         if ends[last - 1] - begin > max_bytes:
             last = max(bisect_right(ends, begin + max_bytes, first, last), first + 1)
         return self.body[begin : ends[last - 1]], last - first
+
+
+def _arranged(units: bytes) -> tuple[list[tuple[int, int]], list[int]]:
+    """Which pieces of the log units stand for, and where in these each message ends.
+
+    >>> from evenq.broker.store.consumequeue import pack_units
+    >>> _arranged(pack_units([100, 120, 200], [20, 30, 10]))
+    ([(100, 50), (200, 10)], [20, 50, 60])
+    """
+    fields = _several(len(units) // UNIT.size).unpack(units)
+    positions, sizes = fields[::2], fields[1::2]
+    pieces = []
+    start = end = positions[0]
+    for position, size in zip(positions, sizes, strict=True):
+        if position != end:
+            pieces.append((start, end - start))
+            start = position
+        end = position + size
+    pieces.append((start, end - start))
+    return pieces, list(accumulate(sizes))
+
+
+@lru_cache(64)
+def _several(count: int) -> struct.Struct:
+    """Positions and sizes of so many units."""
+    return struct.Struct(">" + "qi8x" * count)
 
 
 class ReadAhead:
@@ -79,11 +111,16 @@ class ReadAhead:
     def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead | None:
         """Read several times as many as were asked for, and keep them; None if messages are too large for that."""
         units = queue.units(offset, count * _TIMES)
-        pieces, found, _ = select(units, count * _TIMES, _BYTES)
-        if found < count:
+        # the first one tells what is to be expected of the others
+        if _SIZE.unpack_from(units, _SIZE_AT)[0] * count > _BYTES // 2:
             return None
-        sizes = [size for _, size, _ in UNIT.iter_unpack(units[: found * UNIT.size])]
-        self._kept[queue] = kept = Ahead(offset, list(accumulate(sizes)), self._gather(pieces))
+        pieces, ends = _arranged(units)
+        if ends[-1] > _BYTES:
+            fit = bisect_right(ends, _BYTES)
+            if fit < count:
+                return None
+            pieces, ends = _arranged(units[: fit * UNIT.size])
+        self._kept[queue] = kept = Ahead(offset, ends, self._gather(pieces))
         return kept
 
     def _note(self, queue: ConsumeQueue, reached: int) -> None:
