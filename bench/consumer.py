@@ -108,10 +108,9 @@ def java(host: JavaHost, kind: str, namesrv: str, messages: int) -> float:
     make = host.push if kind == "push" else host.lite_pull
     member = make(namesrv, group(), TOPIC, begin=Begin.FIRST, batch=32, count_only=True)
     first = wait_until(lambda: total if (total := member.total()).count else None, "the first message")
-    began = time.time()
     last = wait_until(lambda: total if (total := member.total()).count >= messages else None, "all", 300)
     member.stop()
-    return (messages - first.count) / (last.last - began)
+    return (messages - first.count) / (last.last - first.last)
 
 
 def speed(cluster: RealCluster, host: JavaHost, messages: int, rounds: int) -> dict[str, list[float]]:
