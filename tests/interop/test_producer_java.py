@@ -206,6 +206,31 @@ def test_javas_tools_read_the_trace(any_cluster: AnyCluster, java: JavaHost, top
         assert (kind, producers, host, status) == ("Pub", group, "127.0.0.1", "success")
 
 
+def test_javas_tools_read_what_consumers_tell(any_cluster: AnyCluster, java: JavaHost, topic: str, group: str) -> None:
+    namesrv = any_cluster.namesrv
+    create_topic(namesrv, topic)
+    with Producer(namesrv, f"{group}-shop", trace=True) as producer:
+        receipt = producer.send(Message(topic, b"x", keys=["k"]))
+    seen: list[MessageView] = []
+    with PushConsumer(namesrv, group, begin="first", trace=True) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(seen.extend)
+        wait_until(lambda: seen, "the message")
+
+    def told() -> list[str] | None:
+        try:
+            printed = java.mqadmin("queryMsgTraceById", "-n", namesrv, "-i", receipt.msg_id)
+        except JavaError:
+            return None
+        lines = [line for line in printed.splitlines() if line.startswith(("Pub", "Sub"))]
+        return lines if len(lines) == 2 else None
+
+    sent, consumed = wait_until(told, "the sending and the consuming", 60)
+    assert sent.split()[:2] == ["Pub", f"{group}-shop"]
+    assert consumed.split()[:2] == ["Sub", group]
+    assert consumed.split()[-1] == "success"
+
+
 @pytest.mark.parametrize("size", [1, 4096, 4097, 4 * 1024 * 1024])
 def test_bodies_of_all_sizes_arrive_whole(
     any_cluster: AnyCluster, java: JavaHost, topic: str, group: str, size: int

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from evenq.client.consumetrace import ConsumeTracer
 from evenq.client.dispatch import Handler, Outcome, Retry, is_async
 from evenq.client.stats import Stats
 from evenq.client.workers import Workers
@@ -51,6 +52,7 @@ class Calls:
         *,
         timeout: float,
         stats: Stats,
+        tracer: ConsumeTracer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not callable(handler):
@@ -64,6 +66,7 @@ class Calls:
             self._handle = self._workers.run
         self._timeout = timeout
         self._stats = stats
+        self._tracer = tracer
         self._clock = clock
         self._running: dict[int, _Call] = {}
         # how many calls were given up on
@@ -85,6 +88,7 @@ class Calls:
         began = self._clock()
         call = _Call(queue, messages, began, task)
         self._running[id(call)] = call
+        traced = None if self._tracer is None else self._tracer.began(messages)
         try:
             outcome = await self._handle(messages)
         except asyncio.CancelledError:
@@ -98,6 +102,8 @@ class Calls:
             outcome = Retry()
         finally:
             del self._running[id(call)]
+        if self._tracer is not None and traced is not None:
+            self._tracer.ended(traced, outcome)
         self._stats.consumed(messages[0].topic, len(messages), self._clock() - began, ok=outcome is None)
         return outcome
 

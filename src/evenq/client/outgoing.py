@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Generic, TypeVar
 
 import msgspec
@@ -22,7 +25,7 @@ from evenq.protocol.ids import UniqueIds
 from evenq.protocol.names import NOT_FOR_SENDING, topic_error
 from evenq.protocol.properties import encode_properties
 
-__all__ = ["OutgoingBatch", "OutgoingMessage", "Packer", "Parcel", "SendRequests", "check_topic"]
+__all__ = ["OutgoingBatch", "OutgoingMessage", "Packer", "Parcel", "SendRequests", "check_topic", "unique_ids"]
 
 R = TypeVar("R")
 
@@ -226,3 +229,13 @@ class SendRequests:
             batch=code == RequestCode.SEND_BATCH_MESSAGE,
             broker_name=queue.broker,
         ).to_ext()
+
+
+def unique_ids(client_id: str) -> UniqueIds:
+    """The ids that a client gives: they begin with its address and its process."""
+    address = ip_address(client_id.partition("@")[0].partition("%")[0]).packed
+    return UniqueIds(address=address, pid=os.getpid(), salt=_random.getrandbits(32), clock=time.time)
+
+
+# spreads ids; guards nothing
+_random = random.SystemRandom()

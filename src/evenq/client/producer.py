@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from types import TracebackType
 from typing import Literal, Self
 
 from evenq.balance import HashSelector, SelectorLike, as_selector, queue_chooser
 from evenq.client.acl import Credentials
 from evenq.client.batching import Linger, check_batch, send_divided, send_whole
-from evenq.client.outgoing import Packer, SendRequests
+from evenq.client.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.replies import Replies
 from evenq.client.routes import Route
 from evenq.client.sender import Promise, Select, Sender
@@ -26,7 +24,6 @@ from evenq.client.transactions import Check, Execute, Transactions
 from evenq.errors import ArgumentError, RemoteError
 from evenq.model import Message, MessageQueue, MessageView, SendResult, TransactionResult, TransactionState
 from evenq.protocol.compression import DEFAULT_THRESHOLD, Compression
-from evenq.protocol.ids import UniqueIds
 from evenq.protocol.names import group_error
 
 __all__ = ["Producer"]
@@ -94,7 +91,7 @@ class Producer:
         session.producing(wire_group)
         self._chooser = queue_chooser(send_latency_fault, clock=lambda: clock() * 1000, random=_random)
         self._packer = packer = Packer(
-            _unique_ids(session.client_id),
+            unique_ids(session.client_id),
             compression=compression,
             compress_over=compress_over,
             max_message_size=max_message_size,
@@ -335,10 +332,5 @@ def _by_queue(route: Route, messages: Sequence[Message]) -> list[tuple[Select | 
     return list(found.values())
 
 
-def _unique_ids(client_id: str) -> UniqueIds:
-    address = ip_address(client_id.partition("@")[0].partition("%")[0]).packed
-    return UniqueIds(address=address, pid=os.getpid(), salt=_random.getrandbits(32), clock=time.time)
-
-
-# spreads load and ids; guards nothing
+# spreads load; guards nothing
 _random = random.SystemRandom()

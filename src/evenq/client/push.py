@@ -15,6 +15,7 @@ from evenq.balance import Plan, StrategyLike
 from evenq.client.acl import Credentials
 from evenq.client.answers import Answers
 from evenq.client.calls import Calls
+from evenq.client.consumetrace import ConsumeTracer
 from evenq.client.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery, as_sent
 from evenq.client.dispatch import Delivery, Dispatcher, Handler, Outcome
 from evenq.client.holding import Holding
@@ -27,6 +28,7 @@ from evenq.client.starting import StartingPoint
 from evenq.client.starts import Start
 from evenq.client.stats import Stats
 from evenq.client.tls import TlsLike
+from evenq.client.trace import FLUSH_EVERY, TRACE_TOPIC
 from evenq.errors import ArgumentError, StateError
 from evenq.model import MessageModel, MessageQueue, MessageView
 from evenq.protocol.filters import SQL92, TAG
@@ -57,6 +59,7 @@ class PushConsumer:
     ``suspend``      in order, seconds that a queue pauses after a failure
     ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
                      ``instance``, or it will not find them again
+    ``trace``        tell the trace topic, or the one named, of every message and what came of it
     ================ =========================================================================
 
     The handler is a plain function (it runs in a thread) or a coroutine function. It gets a list of messages and
@@ -78,6 +81,7 @@ class PushConsumer:
         max_retries: int | None = None,
         suspend: float = 1.0,
         offsets_in: Path | str = DEFAULT_FOLDER,
+        trace: bool | str = False,
         flow_control: FlowControl | None = None,
         credentials: Credentials | None = None,
         tls: TlsLike = None,
@@ -102,6 +106,9 @@ class PushConsumer:
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
         )
         self._stats = Stats(clock)
+        self._tracer: ConsumeTracer | None = None
+        if trace:
+            self._tracer = ConsumeTracer(session, group, TRACE_TOPIC if trace is True else trace)
         self._local: LocalOffsets | None = None
         if self._broadcasting:
             self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in))
@@ -171,6 +178,7 @@ class PushConsumer:
             self.group,
             timeout=session.timeouts.consume,
             stats=self._stats,
+            tracer=self._tracer,
             clock=self._clock,
         )
         self._orderly = orderly
@@ -185,6 +193,8 @@ class PushConsumer:
         session.spawn(session.every(session.intervals.rebalance, self._retake_stale))
         if self._local is not None:
             session.spawn(session.every(session.intervals.commit, self._local.write))
+        if self._tracer is not None:
+            session.spawn(session.every(FLUSH_EVERY, self._tracer.flush))
 
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave."""
@@ -208,6 +218,8 @@ class PushConsumer:
             if self._local is not None:
                 await self._local.write()
             self._calls.close()
+            if self._tracer is not None:
+                await self._tracer.flush()
         await self._session.close()
 
     async def __aenter__(self) -> Self:

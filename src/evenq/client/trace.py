@@ -1,4 +1,5 @@
-"""The trace of what a producer does, as messages of a topic of its own, in the form that RocketMQ's tools read.
+"""The trace of what clients do, as messages of a topic of its own, in the form that RocketMQ's tools read; and what a
+producer tells it. What a consumer tells is in :mod:`evenq.client.consumetrace`.
 
 A trace message holds records, each ended by U+0002, their fields separated by U+0001; its keys are the ids and keys of
 the messages that it tells of, so that the tools find it by them.
@@ -20,7 +21,7 @@ from evenq.model import Message, SendResult, TransactionState
 from evenq.protocol.command import Command
 from evenq.protocol.flags import SysFlag
 
-__all__ = ["TRACE_TOPIC", "Record", "Tracer", "ended_record", "sent_record", "trace_messages"]
+__all__ = ["TRACE_TOPIC", "Record", "TraceLog", "Tracer", "ended_record", "record", "sent_record", "trace_messages"]
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ class Record(NamedTuple):
     keys: tuple[str, ...]
 
 
-def _record(keys: Sequence[str], *fields: object) -> Record:
+def record(keys: Sequence[str], *fields: object) -> Record:
+    """A record of these fields."""
     return Record(FIELD.join(map(str, fields)) + RECORD, tuple(keys))
 
 
@@ -70,7 +72,7 @@ def sent_record(
     kind: int = NORMAL,
 ) -> Record:
     """A message that was stored."""
-    return _record(
+    return record(
         (receipt.msg_id, *message.keys),
         "Pub", began_ms, region, group, message.topic, receipt.msg_id, message.tags or "", " ".join(message.keys),
         address, len(message.body), took_ms, kind, receipt.offset_msg_id, "true" if receipt.ok else "false",
@@ -79,7 +81,7 @@ def sent_record(
 
 def ended_record(ended: Ended, *, group: str, region: str, now_ms: int) -> Record:
     """A transaction that ended."""
-    return _record(
+    return record(
         (ended.msg_id, *ended.keys),
         "EndTransaction", now_ms, region, group, ended.topic, ended.msg_id, ended.tags or "", " ".join(ended.keys),
         ended.address, COMMIT, ended.transaction_id, _STATES[ended.state], "true" if ended.from_check else "false",
@@ -102,48 +104,18 @@ def trace_messages(topic: str, records: Iterable[Record]) -> Iterator[Message]:
         yield Message(topic, "".join(texts).encode(), keys=list(keys))
 
 
-class Tracer:
-    """Records what a sender and its transactions do, and sends that too, a little later."""
+class TraceLog:
+    """Records that wait to be sent, a little later and together."""
 
-    def __init__(
-        self, sender: Sender, packer: Packer, group: str, topic: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, sender: Sender, packer: Packer, topic: str) -> None:
         self._sender = sender
         self._packer = packer
-        self._group = group
         self._topic = topic
-        self._clock = clock
         self._records: list[Record] = []
 
-    def sent(self, parcel: Parcel[Any], address: str, answer: Command, receipt: Any, seconds: float) -> None:
-        """What the sender calls for each parcel that a broker has stored."""
-        if parcel.topic == self._topic or answer.ext.get("TRACE_ON") == "false":
-            return
-        match parcel:
-            case OutgoingMessage():
-                pairs = [(parcel.message, receipt)]
-            case OutgoingBatch():
-                pairs = list(zip(parcel.messages, receipt, strict=True))
-            case _:
-                return
-        began = round((self._clock() - seconds) * 1000)
-        for message, each in pairs:
-            self._add(
-                sent_record(
-                    message,
-                    each,
-                    group=self._group,
-                    address=address,
-                    region=answer.ext.get("MSG_REGION") or DEFAULT_REGION,
-                    began_ms=began,
-                    took_ms=round(seconds * 1000),
-                    kind=_kind(message, parcel.sys_flag),
-                )
-            )
-
-    def ended(self, ended: Ended) -> None:
-        """What the transactions call for each one that ends."""
-        self._add(ended_record(ended, group=self._group, region=DEFAULT_REGION, now_ms=round(self._clock() * 1000)))
+    def add(self, record: Record) -> None:
+        if len(self._records) < MOST_WAITING:
+            self._records.append(record)
 
     async def flush(self) -> None:
         """Send what was recorded. A trace that cannot be sent is given up: it is not worth more than that."""
@@ -158,9 +130,48 @@ class Tracer:
             elif isinstance(outcome, BaseException):
                 raise outcome
 
-    def _add(self, record: Record) -> None:
-        if len(self._records) < MOST_WAITING:
-            self._records.append(record)
+
+class Tracer:
+    """Records what a sender and its transactions do, and sends that too, a little later."""
+
+    def __init__(
+        self, sender: Sender, packer: Packer, group: str, topic: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._log = TraceLog(sender, packer, topic)
+        self._group = group
+        self._topic = topic
+        self._clock = clock
+        self.flush = self._log.flush
+
+    def sent(self, parcel: Parcel[Any], address: str, answer: Command, receipt: Any, seconds: float) -> None:
+        """What the sender calls for each parcel that a broker has stored."""
+        if parcel.topic == self._topic or answer.ext.get("TRACE_ON") == "false":
+            return
+        match parcel:
+            case OutgoingMessage():
+                pairs = [(parcel.message, receipt)]
+            case OutgoingBatch():
+                pairs = list(zip(parcel.messages, receipt, strict=True))
+            case _:
+                return
+        began = round((self._clock() - seconds) * 1000)
+        for message, each in pairs:
+            self._log.add(
+                sent_record(
+                    message,
+                    each,
+                    group=self._group,
+                    address=address,
+                    region=answer.ext.get("MSG_REGION") or DEFAULT_REGION,
+                    began_ms=began,
+                    took_ms=round(seconds * 1000),
+                    kind=_kind(message, parcel.sys_flag),
+                )
+            )
+
+    def ended(self, ended: Ended) -> None:
+        """What the transactions call for each one that ends."""
+        self._log.add(ended_record(ended, group=self._group, region=DEFAULT_REGION, now_ms=round(self._clock() * 1000)))
 
 
 def _kind(message: Message, sys_flag: int) -> int:
