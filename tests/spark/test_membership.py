@@ -108,6 +108,15 @@ def test_queries_share_the_queues_and_hand_them_over_between_batches(
     assert Counter(first.seen + second.seen) == Counter(map(str, range(120)))
 
 
+def test_a_query_tells_what_it_holds(any_cluster: AnyCluster, start: Start, send: Send, topic: str, group: str) -> None:
+    query = start()
+    wait_until(lambda: query.holds() == 4, "all queues")
+    with evenq.Admin(any_cluster.namesrv) as admin:
+        holders = [holder for holder in admin.holders(group) if holder.queue.topic == topic]
+    assert len(holders) == 4
+    assert all(holder.told for holder in holders), "by itself: nobody has to suppose it"
+
+
 def test_a_query_shares_with_consumers_whose_failures_it_may_get(
     any_cluster: AnyCluster, start: Start, send: Send, topic: str, group: str
 ) -> None:

@@ -8,6 +8,7 @@ of the driver's process, where it heartbeats, rebalances and renews locks while 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from evenq.client.answers import Answers
 from evenq.client.facade import Facade, blocking
 from evenq.client.holding import LOCK_LOST, Cached
 from evenq.client.member import Member
@@ -27,6 +29,8 @@ from evenq.spark.offsets import Progress
 from evenq.spark.options import ReadOptions
 
 __all__ = ["GracefulEnd", "Membership", "QueryMember"]
+
+log = logging.getLogger(__name__)
 
 # A batch that reads a queue may take so long. Other members wait 30 s for a queue, and then begin without asking.
 LONGEST_BATCH = 24 * 3600.0
@@ -76,7 +80,7 @@ class HeldQueue:
         """The batch is done, and so is what it read."""
         if self._reading is not None:
             self.position = self._reading
-            self.consumed_at = time.time()
+            self.consumed_at = time.monotonic()
         self.abandon()
 
     def abandon(self) -> None:
@@ -128,6 +132,14 @@ class QueryMember:
                 started=lambda held: None,
             )
             self._subscribe(topics)
+            Answers(
+                session,
+                self._options.group,
+                holdings=lambda: self._joined.holdings,
+                subscriptions=lambda: self._joined.subscriptions,
+                settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
+                reset=self._stay,
+            ).serve()
             session.start()
             await self._member.join()
         else:
@@ -178,6 +190,15 @@ class QueryMember:
         if self._member is not None:
             await self._member.leave()
             await self._member.session.close()
+
+    async def _stay(self, held: HeldQueue, offset: int) -> None:
+        """An administrator moves the group; but where a query is, its checkpoint says."""
+        log.warning(
+            "%s is asked to go on at %d and stays at %d: a query goes by its checkpoint; give it a new one for that",
+            held.queue,
+            offset,
+            held.position,
+        )
 
     @property
     def _joined(self) -> Member[HeldQueue]:

@@ -38,7 +38,7 @@ def main(namesrv: str, group: str, topic: str, name: str, strategy: str, notes: 
         ended.set()
 
     threading.Thread(target=wait_for_parent, daemon=True).start()
-    with evenq.PushConsumer(namesrv, group, strategy=strategy, instance=name, begin="first") as consumer:
+    with evenq.PushConsumer(namesrv, group, strategy=strategy, instance=name, begin="first", trace=True) as consumer:
         consumer.subscribe(topic)
         consumer.start(handler)
         while not ended.wait(1.0):
