@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evenq.broker.store import index
 from evenq.broker.store.index import Index
 from evenq.broker.store.store import Incoming, Store
 from evenq.protocol.properties import encode_properties
@@ -68,8 +69,16 @@ class Library:
         self.open()
 
 
+@pytest.fixture(params=["here", "apart"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As it is with little, and as with much: then another process finds the keys."""
+    if request.param == "apart":
+        monkeypatch.setattr(index, "_APART", 0)
+    return str(request.param)
+
+
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
+def library(tmp_path: Path, where: str) -> Library:
     return Library(tmp_path / "store")
 
 
@@ -92,7 +101,7 @@ def test_keys_are_found_after_catching_up_with_the_log(library: Library) -> None
     library.close()
 
 
-def test_files_follow_each_other_when_they_are_full_and_the_log_when_it_rolls(tmp_path: Path) -> None:
+def test_files_follow_each_other_when_they_are_full_and_the_log_when_it_rolls(tmp_path: Path, where: str) -> None:
     library = Library(tmp_path / "store", entries=101)
     library.put(range(400), size=1000)
     library.catch_up()

@@ -155,7 +155,8 @@ class Index:
             if isinstance(found, Prepared) and len(found.entries) <= file.room:
                 file.put(found)
                 return Taken(found.end, found.blank)
-            keys = keys_at(place)
+            # none at all, or too many for what room there is
+            keys = found if isinstance(found, Keys) else keys_at(place)
         self._add(keys)
         return Taken(keys.end, keys.blank)
 

@@ -29,7 +29,6 @@ _IDLE = 30.0
 # Seconds that it has for that.
 _PATIENCE = 5.0
 
-
 Found = Prepared | Keys
 
 
