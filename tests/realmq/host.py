@@ -190,9 +190,9 @@ class JavaHost:
     def mqadmin(self, *arguments: str, seconds: float = 60.0) -> str:
         """Run the admin tool and give what it printed; what it printed as an error is raised.
 
-        Arguments that the tool cannot read make it end its JVM, with every client in that. Java's client gives a connection
-        3 s, and closes it when a request was slow, which on a busy machine is what the loading of its classes takes:
-        what was not sent therefore is tried again.
+        Arguments that the tool cannot read make it end its JVM, with every client in that. Java's client gives a
+        connection 3 s, and closes it when a request was slow; on a busy machine, loading its classes takes as long: what
+        was not sent therefore is tried again.
         """
         for _ in range(3):
             printed = self.ask("mqadmin", _Printed, seconds=seconds, arguments=arguments)
