@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.clusters import AnyCluster
 from tests.realmq import JavaHost, RealCluster, Unavailable
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("evenq", deadline=None)
+# How long an example takes, and to make one, depends on what else the machine does.
+settings.register_profile("evenq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("evenq")
 
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ class JavaHost:
         """Run the admin tool and give what it printed; what it printed as an error is raised.
 
         Arguments that the tool cannot read make it end its JVM, with every client in that. Java's client gives a
-        connection 3 s, and closes it when a request was slow; on a busy machine, loading its classes takes as long: what
+        connection 3 s, and closes it when a request was slow; on a busy machine its classes take as long to load: what
         was not sent therefore is tried again.
         """
         for _ in range(3):

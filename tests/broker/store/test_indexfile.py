@@ -41,7 +41,7 @@ def check(file: IndexFile, entries: list[Entry]) -> None:
         assert list(file.find(wanted, 0, 2**60)) == newest_first
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(messages, st.integers(1, 9), st.sampled_from(["open", "closed", "killed"]))
 def test_every_key_is_found_newest_first_however_the_file_was_left(
     tmp_path: Path, found: list[tuple[list[int], int]], batch: int, left: str

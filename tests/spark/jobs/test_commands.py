@@ -104,7 +104,7 @@ def test_ctrl_c_ends_between_two_rounds_and_the_same_command_goes_on(
         wait_until(lambda: stored(namesrv, topic) > 10 or running.poll() is not None, "some rows sent", 120)
         # as a terminal does: to all processes
         os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=120)
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)
