@@ -56,6 +56,12 @@ def test_after_it_each_message_has_its_outcome_and_its_share_of_the_time(
     assert [each[7:] for each in fields] == [["1731", "billing"]] * 2
 
 
+def test_what_is_not_traced_does_not_lend_its_outcome_to_another() -> None:
+    off = msgspec.structs.replace(MESSAGES[0], properties={"TRACE_ON": "false"})
+    (only,) = after_records(CALL._replace(given=[off, MESSAGES[1]]), "billing", [Retry(), None], 1731)
+    assert only.text.split("\x01")[2:5] == ["U1", "15", "true"]
+
+
 def trace_of(namesrv: str, topic: str) -> list[list[str]]:
     """All records in a topic of traces."""
     with evenq.LitePullConsumer(namesrv, "trace-reader", begin="first") as reader, evenq.Admin(namesrv) as admin:

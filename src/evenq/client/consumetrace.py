@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from evenq.balance import RoundRobinChooser
-from evenq.client.dispatch import Outcome, Retry
+from evenq.client.dispatch import Outcome, failures
 from evenq.client.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.sender import Sender
 from evenq.client.session import Session
@@ -24,17 +24,22 @@ __all__ = ["ConsumeTracer", "TracedCall", "after_records", "before_records"]
 
 # Java's names of what came of a call, by number: a success, and a failure that the handler told of.
 SUCCESS, FAILED = 0, 4
-# further tries of a trace message, and the queues of its topic where that is made
+# tries of a trace message, and the queues of its topic where that is made
 TRIES, QUEUES = 2, 1
 MOST_BYTES = 4 * 1024 * 1024
 
 
 class TracedCall(NamedTuple):
-    """A call of the handler: its id, its messages as far as they are traced, and when it began."""
+    """A call of the handler: its id, what it was given, and when it began."""
 
     request: str
-    messages: Sequence[MessageView]
+    given: Sequence[MessageView]
     began_ms: int
+
+    @property
+    def messages(self) -> list[MessageView]:
+        """Those that are traced: all but the ones of brokers that have the trace switched off."""
+        return [message for message in self.given if message.properties.get("TRACE_ON") != "false"]
 
 
 def _id_of(message: MessageView) -> str:
@@ -54,11 +59,11 @@ def before_records(call: TracedCall, group: str) -> Iterable[Record]:
 
 def after_records(call: TracedCall, group: str, outcome: Outcome, now_ms: int) -> Iterable[Record]:
     """The handler has said what came of these messages; a call's time is shared out among them."""
-    took = (now_ms - call.began_ms) // max(1, len(call.messages))
-    each = outcome if isinstance(outcome, Sequence) else [outcome] * len(call.messages)
-    for at, message in enumerate(call.messages):
+    took = (now_ms - call.began_ms) // len(call.given)
+    again = {id(message) for message, _ in failures(call.given, outcome)}
+    for message in call.messages:
         unique, keys = _id_of(message), message.keys
-        failed = at < len(each) and isinstance(each[at], Retry)
+        failed = id(message) in again
         yield record(
             (unique, *keys),
             "SubAfter", call.request, unique, took, "false" if failed else "true", " ".join(keys),
@@ -80,9 +85,8 @@ class ConsumeTracer:
         self.flush = self._log.flush
 
     def began(self, messages: Sequence[MessageView]) -> TracedCall:
-        """Note that the handler gets these messages now; those whose sender does not want a trace are left out."""
-        traced = [message for message in messages if message.properties.get("TRACE_ON") != "false"]
-        call = TracedCall(self._ids.next(), traced, self._now())
+        """Note that the handler gets these messages now."""
+        call = TracedCall(self._ids.next(), messages, self._now())
         self._add(before_records(call, self._group))
         return call
 

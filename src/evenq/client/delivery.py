@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from evenq.client.calls import Calls
-from evenq.client.dispatch import Outcome, Retry
+from evenq.client.dispatch import Outcome, Retry, failures
 from evenq.client.holding import Holding
 from evenq.client.session import Session
 from evenq.client.shares import RETRY_PREFIX
@@ -38,12 +38,6 @@ def as_sent(message: MessageView) -> MessageView:
 
 def _shown(holding: Holding, batch: list[MessageView]) -> list[MessageView]:
     return [as_sent(message) for message in batch] if holding.queue.topic.startswith(RETRY_PREFIX) else batch
-
-
-def _failures(batch: Sequence[MessageView], outcome: Outcome) -> Iterator[tuple[MessageView, Retry]]:
-    """The messages that are to be seen again. Where a list of outcomes is too short, the rest is well."""
-    each = [outcome] * len(batch) if isinstance(outcome, Retry) else outcome or ()
-    return ((message, one) for message, one in zip(batch, each, strict=False) if one is not None)
 
 
 class GiveBack:
@@ -107,7 +101,7 @@ class ConcurrentDelivery:
         return 0.0
 
     async def _return(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
-        returning = [self._give_back.until_taken(holding, *failure) for failure in _failures(batch, outcome)]
+        returning = [self._give_back.until_taken(holding, *failure) for failure in failures(batch, outcome)]
         if all(await asyncio.gather(*returning)):
             holding.finish(batch)
         else:
@@ -126,7 +120,7 @@ class BroadcastDelivery:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        for message, _ in _failures(batch, await self._calls.call(holding.queue, batch)):
+        for message, _ in failures(batch, await self._calls.call(holding.queue, batch)):
             log.error("%s at %d failed; broadcasting does not try again", holding.queue, message.queue_offset)
         holding.consumed_at = self._calls.now
         holding.finish(batch)
@@ -157,21 +151,21 @@ class OrderlyDelivery:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        failures = list(_failures(batch, await self._calls.call(holding.queue, _shown(holding, batch))))
+        failed = list(failures(batch, await self._calls.call(holding.queue, _shown(holding, batch))))
         holding.consumed_at = self._calls.now
-        if failures and not await self._give_up(holding, failures):
+        if failed and not await self._give_up(holding, failed):
             # all of it again: a later message must not overtake an earlier one
             holding.take_back([_tried_again(message) for message in batch])
             return self._suspend
         holding.finish(batch)
         return 0.0
 
-    async def _give_up(self, holding: Holding, failures: list[tuple[MessageView, Retry]]) -> bool:
+    async def _give_up(self, holding: Holding, failed: list[tuple[MessageView, Retry]]) -> bool:
         """Make dead letters of what failed, if all of it has failed often enough."""
-        if any(retry != NEVER and message.reconsume_times < self._give_back.max_retries for message, retry in failures):
+        if any(retry != NEVER and message.reconsume_times < self._give_back.max_retries for message, retry in failed):
             return False
         try:
-            for message, _ in failures:
+            for message, _ in failed:
                 await self._give_back.once(holding, message, NEVER)
         except RemoteError as error:
             log.warning("%s keeps a message that it should give up: %s", holding.queue, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from evenq.client.holding import Holding
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
 
-__all__ = ["Delivery", "Dispatcher", "Handler", "Outcome", "Retry", "is_async"]
+__all__ = ["Delivery", "Dispatcher", "Handler", "Outcome", "Retry", "failures", "is_async"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,12 @@ class Retry:
 # None for all's well, one Retry for all, or a list with one of either for each message
 Outcome = Retry | None | Sequence[Retry | None]
 Handler = Callable[[list[MessageView]], Outcome] | Callable[[list[MessageView]], Awaitable[Outcome]]
+
+
+def failures(batch: Sequence[MessageView], outcome: Outcome) -> Iterator[tuple[MessageView, Retry]]:
+    """The messages that are to be seen again. Where a list of outcomes is too short, the rest is well."""
+    each = [outcome] * len(batch) if isinstance(outcome, Retry) else outcome or ()
+    return ((message, one) for message, one in zip(batch, each, strict=False) if one is not None)
 
 
 def is_async(function: object) -> bool:
