@@ -35,29 +35,12 @@ class BrokerOffsets:
         self._session = session
         self._group = group
         self._starts = Starts(session, group, point)
-        # brokers and topics that have an offset of the group; and who stores the first
-        self._opened: set[tuple[str, str]] = set()
-        self._opening: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def find(self, queues: Collection[MessageQueue], *, until_still: bool) -> dict[MessageQueue, Start]:
         return await self._starts.find(queues, until_still=until_still)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it.
-
-        The first offset of a topic on a broker is stored alone. Where several first ones come at once, the real broker
-        makes a table for each, confirms them all, and keeps the table that came last.
-        """
-        place = queue.broker, queue.topic
-        if place not in self._opened:
-            async with self._opening.setdefault(place, asyncio.Lock()):
-                if place not in self._opened:
-                    await self._store(queue, offset)
-                    self._opened.add(place)
-                    return
-        await self._store(queue, offset)
-
-    async def _store(self, queue: MessageQueue, offset: int) -> None:
+        """Returns when the broker has it."""
         address = self._session.routes.address_of(queue)
         await self._session.remote.commit(address, self._group, queue, offset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from evenq.client.connections import Connections
@@ -59,6 +60,9 @@ class Remote:
     def __init__(self, connections: Connections, timeout: float = 3.0) -> None:
         self.connections = connections
         self.timeout = timeout
+        # addresses, groups and topics that have an offset; and who stores the first
+        self._opened: set[tuple[str, str, str]] = set()
+        self._opening: dict[tuple[str, str, str], asyncio.Lock] = {}
 
     async def ask(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"", timeout: float = 0
@@ -132,7 +136,21 @@ class Remote:
         return ConsumeStats.decode(answer.body).offset_table
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Store the group's offset and wait until the broker has it."""
+        """Store the group's offset and wait until the broker has it.
+
+        The first offset of a topic on a broker is stored alone. Where several first ones come at once, the real broker
+        makes a table for each, confirms them all, and keeps the table that came last.
+        """
+        place = address, group, queue.topic
+        if place not in self._opened:
+            async with self._opening.setdefault(place, asyncio.Lock()):
+                if place not in self._opened:
+                    await self._commit(address, group, queue, offset)
+                    self._opened.add(place)
+                    return
+        await self._commit(address, group, queue, offset)
+
+    async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         header = UpdateOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset)
         await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
