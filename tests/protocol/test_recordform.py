@@ -40,9 +40,9 @@ def test_a_batch_gives_the_records_of_its_messages(
         records.append(form.record(entry.body, entry.properties.encode(), *place, flag=entry.flag))
     offsets = [log_offset + sum(map(len, records[:number])) for number in range(len(records))]
     made = form.batch(data, queue_offset, log_offset)
-    assert b"".join(made.pieces) == b"".join(records)
+    assert made.records == b"".join(records)
     assert made.sizes == [len(record) for record in records]
-    assert made.pieces[3::4] == [
+    assert made.tails() == [
         record[len(record) - len(entry.properties.encode()) - 2 :] for record, entry in zip(records, found, strict=True)
     ]
     assert sum(made.sizes) <= form.most(data)
@@ -62,7 +62,7 @@ def test_what_a_store_would_take_for_a_torn_record_is_refused() -> None:
                 form.batch(data, 0, 0)
         else:
             made = form.batch(data, 0, 0)
-            assert made.sizes == [len(b"".join(made.pieces))]
+            assert made.sizes == [len(made.records)]
 
 
 @given(forms, st.lists(entries, min_size=1, max_size=3), st.data())

@@ -6,6 +6,7 @@ See :mod:`evenq.protocol.records` for what a record is made of.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -48,21 +49,22 @@ def body_crc(body: bytes) -> int:
 
 
 class BatchRecords(NamedTuple):
-    """The records of a batch in pieces, four each, of which the last holds the properties behind their size; and the
-    size of each record."""
+    """The records of a batch one behind the other, the size of each; and, for who asks, the properties of each behind
+    their size, in wire form."""
 
-    pieces: list[bytes]
+    records: bytes | bytearray
     sizes: list[int]
+    tails: Callable[[], list[bytes]]
 
 
 class RecordForm:
     """What the records of messages have in common that came together: all but their bodies, properties and places.
 
-    ``overhead`` is what a record takes beside its body and its properties. The bits of ``sys_flag`` for IPv6 hosts are
-    set here.
+    ``overhead`` is what a record takes beside its body and its properties, ``body_at`` where its body begins. The bits
+    of ``sys_flag`` for IPv6 hosts are set here.
     """
 
-    __slots__ = ("_magic", "_pack", "_queue_id", "_shared", "_topic", "overhead")
+    __slots__ = ("_magic", "_pack", "_queue_id", "_shared", "_topic", "body_at", "overhead")
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class RecordForm:
             prepared_transaction_offset,
         )
         self._pack = whole.pack
+        self.body_at = whole.size
         self.overhead = whole.size + len(self._topic) + _SHORT.size
 
     def record(
@@ -163,7 +166,7 @@ class RecordForm:
         if at != len(data):
             # says what is wrong
             split_batch(data)
-        return BatchRecords(pieces, sizes)
+        return BatchRecords(b"".join(pieces), sizes, lambda: pieces[3::4])
 
 
 @lru_cache(4096)

@@ -36,7 +36,7 @@ class CommitLog:
     def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
         self.file_size = file_size
         self._segments = Segments(directory, file_size)
-        self._pending: list[bytes] = []
+        self._pending: list[bytes | bytearray] = []
         self._read = 0
         self.recent = RecentSizes()
         # Until recovery has found the true end by `cut`, nothing may be appended.
@@ -86,7 +86,7 @@ class CommitLog:
         self.write_out()
         self.end = self._written = self.end + room
 
-    def append(self, records: bytes, sizes: Iterable[int]) -> None:
+    def append(self, records: bytes | bytearray, sizes: Iterable[int]) -> None:
         """Add records of these sizes, with no gap between, at :attr:`end`; they must fit."""
         self._pending.append(records)
         self.recent.add(self.end, len(records), sizes)

@@ -29,9 +29,10 @@ from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.broker.store.selection import select
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
+from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
 from evenq.protocol.properties import find_property
-from evenq.protocol.recordform import RecordForm
+from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
 
 __all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored", "StoredBatch"]
@@ -53,11 +54,11 @@ def _wire_tag_code(tags: bytes | None) -> int:
     return tag_code(tags.decode(errors="replace") if tags else None)
 
 
-def _tag_codes(batch: bytes, pieces: Sequence[bytes]) -> Sequence[int] | None:
+def _tag_codes(batch: bytes, made: BatchRecords) -> Sequence[int] | None:
     """The hash of each message's tag; None where none has one."""
     if b"TAGS\x01" not in batch:
         return None
-    return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in pieces[3::4]]
+    return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in made.tails()]
 
 
 class Incoming(NamedTuple):
@@ -204,11 +205,11 @@ class Store:
         form = self._form(batch, now)
         if not self.log.fits(form.most(batch.body)):
             self._make_room(sum(form.batch(batch.body, 0, 0).sizes))
-        pieces, sizes = form.batch(batch.body, queue.max, self.log.end)
-        *offsets, _ = accumulate(sizes, initial=self.log.end)
+        made = batch_records(form, batch.body, queue.max, self.log.end)
+        *offsets, _ = accumulate(made.sizes, initial=self.log.end)
         stored = StoredBatch(queue.max, offsets)
-        queue.extend(pack_units(offsets, sizes, _tag_codes(batch.body, pieces)))
-        self._take(b"".join(pieces), sizes, queue, now)
+        queue.extend(pack_units(offsets, made.sizes, _tag_codes(batch.body, made)))
+        self._take(made.records, made.sizes, queue, now)
         return stored
 
     def _form(self, message: Incoming, now: int) -> RecordForm:
@@ -231,7 +232,7 @@ class Store:
                 raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
             self.log.roll()
 
-    def _take(self, records: bytes, sizes: Iterable[int], queue: ConsumeQueue, now: int) -> None:
+    def _take(self, records: bytes | bytearray, sizes: Iterable[int], queue: ConsumeQueue, now: int) -> None:
         self.log.append(records, sizes)
         self._last_time = now
         self._dirty.add(queue)
