@@ -11,7 +11,7 @@ __all__ = ["wait_until"]
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 30.0) -> T:
+def wait_until(condition: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 60.0) -> T:
     """Ask ``condition`` until it gives something true, and give that back.
 
     ``what`` ends the sentence "… s passed without …" of the error, and may be a function that sees the state then.

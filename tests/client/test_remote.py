@@ -9,8 +9,9 @@ from evenq.client.connections import Connections
 from evenq.client.remote import Remote
 from evenq.errors import ConnectError
 from evenq.model import MessageQueue
+from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
-from evenq.protocol.headers import UpdateOffset
+from evenq.protocol.headers import QueryOffset, UpdateOffset
 
 QUEUES = [MessageQueue(topic, "b", n) for topic in ("t", "u") for n in range(4)]
 
@@ -27,8 +28,14 @@ class Brokers:
         if self.failures:
             self.failures -= 1
             raise ConnectError(address, "lost")
-        asked = UpdateOffset.from_ext(command.ext)
+        asked = (UpdateOffset if command.code == RequestCode.UPDATE_CONSUMER_OFFSET else QueryOffset).from_ext(
+            command.ext
+        )
         place = address, asked.consumer_group, asked.topic
+        if isinstance(asked, QueryOffset):
+            await asyncio.sleep(0)
+            found = self.tables.get(place, {}).get(asked.queue_id)
+            return Command(ResponseCode.QUERY_NOT_FOUND) if found is None else Command(0, ext={"offset": str(found)})
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         table = self.tables.get(place)
@@ -55,5 +62,15 @@ def test_no_first_offset_is_lost(failures: int) -> None:
         every = dict.fromkeys(range(4), failures)
         assert brokers.tables == {(address, group, queue.topic): every for address, group, queue in wanted}
         assert brokers.most > 1, "only the first of each waits for nobody"
+
+    asyncio.run(scenario())
+
+
+def test_a_first_offset_that_another_client_has_pushed_out_is_stored_again() -> None:
+    async def scenario() -> None:
+        brokers = Brokers()
+        ours, theirs = Remote(cast(Connections, brokers)), Remote(cast(Connections, brokers))
+        await asyncio.gather(*(remote.commit("a:1", "g", QUEUES[n], 7) for n, remote in enumerate((ours, theirs))))
+        assert brokers.tables == {("a:1", "g", "t"): {0: 7, 1: 7}}
 
     asyncio.run(scenario())

@@ -34,7 +34,7 @@ def test_the_snippets_run_one_after_the_other(namesrv: str, tmp_path: Path) -> N
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, f"{snippet}\n{done.stdout}\n{done.stderr}"
         if "parquet" in snippet:

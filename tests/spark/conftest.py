@@ -17,7 +17,8 @@ Send = Callable[[Iterable[evenq.Message]], list[SendResult]]
 def send(any_cluster: AnyCluster, topic: str) -> Iterator[Send]:
     """Sends to a topic that is there on all brokers with two queues each; gives the receipts when all can be read."""
     create_topic(any_cluster.namesrv, topic, queues=2)
-    with evenq.Producer(any_cluster.namesrv, group="spark-tests") as producer:
+    timeouts = evenq.Timeouts(send=30)
+    with evenq.Producer(any_cluster.namesrv, group="spark-tests", timeouts=timeouts) as producer:
 
         def send_all(messages: Iterable[evenq.Message]) -> list[SendResult]:
             receipts = [future.result() for future in [producer.send_async(message) for message in messages]]

@@ -72,6 +72,8 @@ class Ownership(Generic[H]):
         # queues that have been left and are about to be unlocked, and the event that says so
         self._unlocking: list[MessageQueue] = []
         self._unlocked = asyncio.Event()
+        # a broker serves requests side by side: one that keeps a lock must not overtake the one that gives it back
+        self._at_broker = asyncio.Lock()
 
     @property
     def holdings(self) -> list[H]:
@@ -122,8 +124,9 @@ class Ownership(Generic[H]):
 
     async def renew(self) -> None:
         """Keep the locks of what we hold or are still letting go."""
-        now = self._clock()
-        kept, lost = await self._locks.renew([*self._held, *self._leaving])
+        async with self._at_broker:
+            now = self._clock()
+            kept, lost = await self._locks.renew([*self._held, *self._leaving])
         for queue, holding in self._held.items():
             if queue in kept:
                 holding.locked_at = now
@@ -185,7 +188,6 @@ class Ownership(Generic[H]):
         except RemoteError as error:
             log.warning("the last offset of %s was not committed: %s", holding.queue, error)
         await self._unlock(holding.queue)
-        self._leaving.pop(holding.queue, None)
         self._ended()
 
     async def _unlock(self, queue: MessageQueue) -> None:
@@ -195,7 +197,10 @@ class Ownership(Generic[H]):
             await asyncio.sleep(UNLOCK_TOGETHER)
             queues, self._unlocking = self._unlocking, []
             self._unlocked, done = asyncio.Event(), self._unlocked
-            await self._locks.release(queues)
+            async with self._at_broker:
+                await self._locks.release(queues)
+                for gone in queues:
+                    self._leaving.pop(gone, None)
             done.set()
         else:
             await self._unlocked.wait()

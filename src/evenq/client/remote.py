@@ -138,8 +138,8 @@ class Remote:
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Store the group's offset and wait until the broker has it.
 
-        The first offset of a topic on a broker is stored alone. Where several first ones come at once, the real broker
-        makes a table for each, confirms them all, and keeps the table that came last.
+        The first offset of a topic on a broker is stored alone, and looked for afterwards: where several first ones
+        come at once, the real broker makes a table for each, confirms them all, and keeps the table that came last.
         """
         place = address, group, queue.topic
         if place not in self._opened:
@@ -147,7 +147,9 @@ class Remote:
                 if place not in self._opened:
                     await self._commit(address, group, queue, offset)
                     self._opened.add(place)
-                    return
+                    if await self.stored_offset(address, group, queue, never_guess=True) is not None:
+                        return
+                    # another client's came at the same time
         await self._commit(address, group, queue, offset)
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:

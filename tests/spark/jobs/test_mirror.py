@@ -203,11 +203,11 @@ def test_groups_find_themselves_where_they_were(
     left: set[int] = set()
     with evenq.LitePullConsumer(target.namesrv, group=group, begin="last") as consumer:
         consumer.subscribe(topic)
-        while len(left) < 210:
-            came = consumer.poll(timeout=2.0)
-            if not came:
-                break
+        while len(left) < position.ahead:
+            came = consumer.poll(timeout=30.0)
+            assert came, f"{len(left)} of {position.ahead} came"
             left |= {int(message.body.split()[0]) for message in came}
+        left |= {int(message.body.split()[0]) for message in consumer.poll(timeout=1.0)}
     assert consumed | left == set(range(210)), "nothing is skipped"
     assert len(left) == position.ahead
 

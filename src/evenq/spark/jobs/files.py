@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -78,8 +78,13 @@ class LocalFiles:
     local = True
 
     def walk(self, folder: str) -> dict[str, int]:
-        root = Path(folder)
-        return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+        found: dict[str, int] = {}
+        # what is moved or removed meanwhile is passed over
+        for place, _, names in os.walk(folder):
+            for path in (Path(place, name) for name in names):
+                with suppress(FileNotFoundError):
+                    found[str(path.relative_to(folder))] = path.stat().st_size
+        return found
 
     def names(self, folder: str) -> list[str]:
         # Hadoop keeps a check sum of a local file beside it, and does not show that either

@@ -96,16 +96,14 @@ def test_javas_own_trace_is_understood(
     with evenq.Producer(namesrv, group="audit-tests") as producer:
         receipts = [producer.send(Message(topic, b"x")) for _ in range(40)]
     consumer.wait_for(40)
-    # what it has recorded leaves with it
-    consumer.stop()
 
     def look() -> bool:
         found = audit(spark, [topic], str(tmp_path), namesrv=namesrv, groups=[group])
         (one,) = found.groups
-        if sum(each.messages for each in one.consumers) < 40:
+        # Java sends its trace after 5 s and its offsets every 10; what a stop would send may be lost
+        if sum(each.messages for each in one.consumers) < 40 or one.behind:
             return False
         assert found.clean
-        assert one.behind == 0
         (each,) = one.consumers
         assert each.queues == len(Counter(receipt.queue for receipt in receipts))
         assert one.whole_way is not None

@@ -227,7 +227,7 @@ def test_a_report_is_kept_current(
         wait_until(lambda: heard[-1].messages == len(tidy()) + 1, "a report with one more", 120)
     finally:
         stop.ask()
-        following.join(60)
+        following.join(180)
     assert counts(heard[-1]) == {Kind.DUPLICATE: 1}
     assert "1 is there twice" in report(tmp_path)
     assert not following.is_alive()
