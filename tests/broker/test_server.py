@@ -274,7 +274,7 @@ class TestFaults:
         assert peer.is_closed()
 
     def test_delay(self, served: Running, peer: Peer) -> None:
-        served.server.faults.add(ECHO, delay=0.05, times=1)
+        served.server.faults.add(ECHO, delay=0.5, times=1)
         late = peer.send(ECHO, body=b"late")
         early = peer.send(ECHO, body=b"early")
         assert peer.answer(early).body == b"early"

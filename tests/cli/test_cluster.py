@@ -39,6 +39,7 @@ def test_a_broker_that_does_not_answer_is_listed_too(evenq: Evenq) -> None:
 
 
 def test_a_broker_tells_all_of_its_figures(at_cluster: Evenq) -> None:
+    wait_until(lambda: not any(each["error"] for each in at_cluster.json("cluster", "list")), "answers of all brokers")
     lines = at_cluster("cluster", "status", "broker-a")
     assert ["brokerActive", "true"] in [line.split() for line in lines]
     assert at_cluster.json("cluster", "status", "broker-a")["broker"]["name"] == "broker-a"

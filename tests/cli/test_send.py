@@ -43,8 +43,13 @@ def test_a_message_arrives_whole(at_cluster: Evenq, wide: str) -> None:
 def test_every_line_of_a_pipe_is_a_message(at_cluster: Evenq, wide: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n\nthree")))
     at_cluster("send", wide, "--lines", "--queue", "broker-a:1")
-    found = at_cluster.json("message", "read", wide, "broker-a:1", "0")
-    assert [message["body"] for message in found] == ["one", "two", "three"]
+
+    def bodies() -> list[str]:
+        return [message["body"] for message in at_cluster.json("message", "read", wide, "broker-a:1", "0")]
+
+    # the Java broker acknowledges a message before its queue shows it
+    wait_until(lambda: len(bodies()) == 3, lambda: f"three messages: {bodies()}")
+    assert bodies() == ["one", "two", "three"]
 
 
 def test_a_file_arrives_byte_by_byte(
@@ -63,7 +68,7 @@ def test_a_file_arrives_byte_by_byte(
 
 def test_what_is_not_text_does_not_reach_the_terminal(at_cluster: Evenq, wide: str) -> None:
     at_cluster("send", wide, "\x1b[2J[bold]red", "--queue", "broker-a:0")
-    (line,) = at_cluster("message", "read", wide, "broker-a:0", "0")[1:]
+    (line,) = wait_until(lambda: at_cluster("message", "read", wide, "broker-a:0", "0")[1:], "the message")
     assert line.endswith("?[2J[bold]red")
 
 

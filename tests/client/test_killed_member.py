@@ -68,15 +68,16 @@ def test_a_killed_members_queues_are_consumed_again_soon(
             finally:
                 victim.kill()
             killed = time.monotonic()
-            wait_until(lambda: len(survivor.queues) == 8, lambda: f"8 queues: {survivor.queues}", 20)
+            wait_until(lambda: len(survivor.queues) == 8, lambda: f"8 queues: {survivor.queues}")
             taken = set(survivor.queues) - before
 
             def reached() -> bool:
                 with lock:
                     return {message.queue for at, message in survived if at > killed} >= taken
 
-            wait_until(reached, "messages of all the victim's queues", 20)
-            assert time.monotonic() - killed < 10
+            wait_until(reached, "messages of all the victim's queues")
+            # without being told it would look after 20 s
+            assert time.monotonic() - killed < 18
 
         def everything() -> Counter[str]:
             with lock:
@@ -84,7 +85,7 @@ def test_a_killed_members_queues_are_consumed_again_soon(
             return Counter(mine + notes.read_text().split())
 
         sent = len(traffic.sent)
-        wait_until(lambda: len(everything()) == sent, lambda: f"{sent} messages: {len(everything())}", 20)
+        wait_until(lambda: len(everything()) == sent, lambda: f"{sent} messages: {len(everything())}")
     # What the victim had consumed and not committed is not known to anybody, and comes again. Beyond that nothing
     # does: no message came three times, and none twice to the survivor.
     assert max(everything().values()) <= 2

@@ -92,7 +92,7 @@ def test_members_share_the_topic_and_each_message_comes_once_and_in_order(
     first, second = join(), join()
     for member in (first, second):
         member.start()
-    wait_until(lambda: len(first.queues) == len(second.queues) == QUEUES, "two queues for each", 20)
+    wait_until(lambda: len(first.queues) == len(second.queues) == QUEUES, "two queues for each")
     assert sorted(first.queues + second.queues) == all_queues(topic)
 
     found = poll_until([first, second], 500)

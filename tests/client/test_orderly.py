@@ -59,7 +59,7 @@ class Keyed:
 
     def wait(self, twice: bool = False) -> None:
         """Everything was consumed, each key in order; with ``twice`` what was in hand at a kill may have come again."""
-        wait_until(lambda: sum(len(set(n)) for n in self.seen.values()) >= self.sent, "everything consumed", 30)
+        wait_until(lambda: sum(len(set(n)) for n in self.seen.values()) >= self.sent, "everything consumed")
         assert self.overlaps == []
         for key, numbers in self.seen.items():
             assert sorted(set(numbers)) == list(range(int(key[2:]), self.sent, self.keys))
@@ -165,8 +165,8 @@ def test_a_queue_that_another_has_locked_is_not_consumed_and_is_at_once_when_it_
         ask(address, RequestCode.UNLOCK_BATCH_MQ, body=lock)
         wait_until(lambda: len(seen) == 2, "the message of the queue that was locked")
         assert seen[1][1].queue == queue
-        # 200 ms is what we promise; the rest is for a busy machine
-        assert seen[1][0] - freed < 1.0
+        # 200 ms is what we promise, and the lock would end after 60 s; the rest is for a busy machine
+        assert seen[1][0] - freed < 10
 
 
 def test_locks_are_given_back_at_the_end(namesrv: str, topic: str, group: str) -> None:

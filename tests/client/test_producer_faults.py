@@ -135,7 +135,7 @@ def test_a_send_never_takes_longer_than_its_timeout(
 
             took = await asyncio.gather(*(one() for _ in range(50)))
             # much more than the 50 ms that it takes on a machine that does nothing else
-            assert max(took) < timeout + 0.5
+            assert max(took) < timeout + 3
             for broker in own_cluster.brokers.values():
                 broker.faults.clear()
 

@@ -81,16 +81,14 @@ class Group:
             return [message.body for _, message in self.consumed]
 
     def wait_for(self, count: int) -> None:
-        wait_until(
-            lambda: len(set(self.bodies)) >= count, lambda: f"{count} messages: {len(set(self.bodies))} came", 30
-        )
+        wait_until(lambda: len(set(self.bodies)) >= count, lambda: f"{count} messages: {len(set(self.bodies))} came")
 
     def wait_shared(self, strategy: str = "AVG") -> dict[str, list[MessageQueue]]:
         """Wait until every member holds exactly what the strategy gives it."""
         queues = [MessageQueue(self.topic, broker, n) for broker in ("broker-a", "broker-b") for n in range(4)]
         ids = {member.client_id: name for name, member in self.members.items()}
         shares = {ids[member]: sorted(share) for member, share in assign(strategy, queues, ids).items()}
-        wait_until(lambda: self.held() == shares, lambda: f"shares {shares}: {self.held()}", 30)
+        wait_until(lambda: self.held() == shares, lambda: f"shares {shares}: {self.held()}")
         return shares
 
     def wait_even(self) -> dict[str, list[MessageQueue]]:
@@ -101,7 +99,7 @@ class Group:
             counts = [len(queues) for queues in self.held().values()]
             return len(held) == len(set(held)) == 8 and max(counts) - min(counts) <= 1
 
-        wait_until(even, lambda: f"even shares: {self.held()}", 30)
+        wait_until(even, lambda: f"even shares: {self.held()}")
         return self.held()
 
     def held(self) -> dict[str, list[MessageQueue]]:
@@ -244,7 +242,7 @@ def test_a_message_whose_handler_fails_comes_again(
         consumer.subscribe(topic)
         consumer.start(handler)
         send(any_cluster.namesrv, topic, [b"again"])
-        wait_until(lambda: len(seen) >= 2, "the message again", 30)
+        wait_until(lambda: len(seen) >= 2, "the message again")
     first, second = seen[:2]
     assert (first.reconsume_times, second.reconsume_times) == (0, 1)
     assert (second.topic, second.body, second.unique_key) == (topic, b"again", first.unique_key)

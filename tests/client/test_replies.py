@@ -62,10 +62,10 @@ def test_no_reply_costs_the_timeout_and_is_named(any_cluster: AnyCluster, asked:
         producer.request(Message(topic, b"hello"), timeout=30)
         began = time.monotonic()
         with pytest.raises(
-            NoReply, match=rf"nobody replied to request \w+ in topic '{topic}' within 0\.300 s"
+            NoReply, match=rf"nobody replied to request \w+ in topic '{topic}' within 1\.000 s"
         ) as caught:
-            producer.request(Message(topic, b"silence"), timeout=0.3)
-        assert time.monotonic() - began < 2
+            producer.request(Message(topic, b"silence"), timeout=1.0)
+        assert time.monotonic() - began < 10
         assert isinstance(caught.value, TimeoutError)
         wait_until(lambda: any(message.body == b"silence" for message in asked), "the request itself")
         assert producer._inner._replies._waiting == {}
@@ -93,7 +93,7 @@ def test_a_reply_to_somebody_who_has_gone_is_refused(any_cluster: AnyCluster, to
         consumer.subscribe(topic)
         consumer.start(got.extend)
         with Producer(any_cluster.namesrv, "askers-" + topic) as gone, pytest.raises(NoReply):
-            gone.request(Message(topic, b"x"), timeout=0.5)
+            gone.request(Message(topic, b"x"), timeout=3)
         wait_until(lambda: got, "the request")
     with Producer(any_cluster.namesrv) as producer, pytest.raises(evenq.SendFailed, match=r"channel of .* not found"):
         producer.reply(got[0], b"too late")

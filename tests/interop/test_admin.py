@@ -36,7 +36,7 @@ def test_we_see_the_topic_and_the_group_of_mqadmin(
 ) -> None:
     at = ("-n", any_cluster.namesrv, "-c", "DefaultCluster")
     java.mqadmin("updateTopic", *at, "-t", topic, "-r", "3", "-w", "2")
-    wait_until(lambda: topic in admin.topics(), "the topic")
+    wait_until(lambda: topic in admin.topics() and len(admin.route(topic)) == 2, "the topic at both brokers")
     assert [(part.broker, part.read_queues, part.write_queues, part.perm) for part in admin.route(topic)] == [
         ("broker-a", 3, 2, "rw"),
         ("broker-b", 3, 2, "rw"),
@@ -73,7 +73,9 @@ def test_a_broker_that_leaves_resets_to_its_members(java: JavaHost, topic: str, 
     with RealCluster(brokers=1, conf=settings) as cluster, Admin(cluster.namesrv) as admin:
         admin.create_topic(topic, queues=1)
         with Producer(cluster.namesrv) as producer:
-            (queue,) = {producer.send(Message(topic, b"x")).queue for _ in range(4)}
+            receipts = [producer.send(Message(topic, b"x")) for _ in range(4)]
+            (queue,) = {receipt.queue for receipt in receipts}
+            wait_shown(cluster.namesrv, receipts)
         admin.create_group(group)
         assert [(each.before, each.after) for each in admin.reset(group, topic, {queue: 2})] == [(0, 2)]
         member = java.push(cluster.namesrv, group, topic, begin=Begin.FIRST)

@@ -34,6 +34,7 @@ def java_broker(data: Path) -> AbstractContextManager[AnyCluster]:
         "messageDelayLevel": LEVELS,
         "transactionTimeOut": str(LATER * 1000),
         "transactionCheckInterval": "1000",
+        "transactionOpBatchInterval": "100",
         "timerFlushIntervalMs": "500",
     }
     return RealCluster(brokers=1, data=data, conf=conf)
@@ -77,6 +78,7 @@ def test_what_waits_is_delivered_once_by_whoever_has_the_directory_then(
         asked = producer.wait_for(1)
         later = Counter(received.message.body for received in member.messages)
         assert later == Counter([b"level, later", b"timer, later", b"half, open"])
-        assert [received.message.body for received in asked] == [b"half, open"]
+        # an answer that is late is asked for again
+        assert {received.message.body for received in asked} == {b"half, open"}
         java.stop_clients()
     shutil.rmtree(tmp_path)

@@ -129,7 +129,7 @@ def test_a_data_directory_goes_to_the_java_broker_and_back(java: JavaHost, tmp_p
         delivered(real.namesrv, postponed)
         member = java.push(real.namesrv, GROUP, dict.fromkeys(TOPICS, "*"), batch=32, begin=Begin.LAST, count_only=True)
         left = sum(map(len, written.values())) - sum(third.values())
-        wait_until(lambda: member.total().count >= left, lambda: f"{left} messages: {member.total()}")
+        wait_until(lambda: member.total().count >= left, lambda: f"{left} messages: {member.total()}", 120)
 
         flood = java.producer(real.namesrv).flood(JAVA_TOPIC, COUNT, size=20, mode="batch")
         assert (flood.failed, flood.errors) == (0, [])

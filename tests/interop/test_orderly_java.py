@@ -151,6 +151,6 @@ def test_no_key_out_of_order_when_a_java_member_is_killed(
         # its locks are given back in its name, so this takes no minute
         began = time.monotonic()
         crowd.wait_shared()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 40
         crowd.flow(50)
         crowd.check()

@@ -180,8 +180,8 @@ def test_requests_and_replies_cross_languages(any_cluster: AnyCluster, java: Jav
 
         consumer.subscribe(to_python)
         consumer.start(serve)
-        assert producer.request(Message(to_java, b"who is there?"), timeout=30).body == b"WHO IS THERE?"
-        reply = java.producer(namesrv).request(Message(to_python, b"who is there?"), timeout=30)
+        assert producer.request(Message(to_java, b"who is there?"), timeout=45).body == b"WHO IS THERE?"
+        reply = java.producer(namesrv).request(Message(to_python, b"who is there?"), timeout=45)
         assert (reply.body, reply.properties["ü"]) == (b"WHO IS THERE?", "ö")
 
 

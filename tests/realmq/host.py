@@ -218,8 +218,7 @@ class JavaHost:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def kill(self) -> None:
-        self._jvm.kill()
-        self._reader.join()
+        self._jvm.kill(self._reader)
 
     def listen(self, actor: str, listener: Listener) -> None:
         """Give every batch of messages that comes to ``actor`` to ``listener``, in the reader's thread."""
@@ -243,6 +242,8 @@ class JavaHost:
 
     def _read(self) -> None:
         for line in self._jvm.stdout:
+            if not line.endswith(b"\n"):
+                break  # it was killed in the middle
             match _decode(line):
                 case _Reply(number, value):
                     self._pending.pop(number).set_result(value)

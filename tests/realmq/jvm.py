@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -101,9 +102,12 @@ class Jvm:
         self._process.wait(60)
         self._close_pipes()
 
-    def kill(self) -> None:
+    def kill(self, reader: threading.Thread | None = None) -> None:
+        """What ``reader`` still has to read of its output is read before that is closed."""
         self._process.kill()
         self._process.wait()
+        if reader is not None:
+            reader.join()
         self._close_pipes()
 
     def _close_pipes(self) -> None:

@@ -105,7 +105,7 @@ class Messages(Topics):
         """Ask every broker that has the topic; the oldest first."""
         masters = await self._topic_masters(header.topic)
         found = await together(*(self._query_one(broker, at, header) for broker, at in masters.items()))
-        return sorted((message for part in found for message in part), key=lambda message: message.store_timestamp)
+        return sorted((message for part in found for message in part), key=_when_stored)
 
     async def _query_one(self, broker: str, address: str, header: QueryMessage) -> list[MessageView]:
         try:
@@ -115,3 +115,7 @@ class Messages(Topics):
                 return []
             raise
         return decode_messages(answer.body, broker=broker)
+
+
+def _when_stored(message: MessageView) -> tuple[int, int]:
+    return message.store_timestamp, message.commit_log_offset
