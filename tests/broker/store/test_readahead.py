@@ -102,4 +102,4 @@ def test_little_is_kept_however_many_queues_there_are(store: Store, monkeypatch:
             store.read("orders", queue, offset, 2, 1 << 20)
     assert len(store._ahead._kept) == len(store._ahead._reached) == 4
     [kept, *_] = store._ahead._kept.values()
-    assert (kept.offset, len(kept.ends)) == (2, 16)
+    assert (kept.offset, len(kept.ends)) == (2, 2 * readahead._TIMES)

@@ -14,6 +14,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evenq.broker.store.recent import RecentSizes
 from evenq.broker.store.segments import Segments
 
@@ -109,26 +112,30 @@ class CommitLog:
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""
-        return self.gather([(start, end - start)])
-
-    def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
-        """The bytes of several pieces in the order of the log, each by position and size and within one file."""
-        last, size = pieces[-1]
-        end = last + size
         if end > self._written:
             self.write_out()
-        segment = self._segments.at(pieces[0][0])
-        if end > segment.end:
-            return b"".join([self.gather([piece]) for piece in pieces])
-        content, base = segment.map, segment.start
-        if len(pieces) == 1:
-            data = content[last - base : end - base]
-        else:
-            data = b"".join([content[(at := position - base) : at + size] for position, size in pieces])
-        self._read += len(data)
+        segment = self._segments.at(start)
+        self._note_read(end - start)
+        return segment.map[start - segment.start : end - segment.start]
+
+    def gather(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bytes:
+        """The bytes of several pieces in the order of the log, each within one file."""
+        last = int(ends[-1])
+        if last > self._written:
+            self.write_out()
+        segment = self._segments.at(int(starts[0]))
+        if last > segment.end:
+            return b"".join(map(self.read, starts.tolist(), ends.tolist()))
+        view, base = segment.view, segment.start
+        places = zip((starts - base).tolist(), (ends - base).tolist(), strict=True)
+        data = b"".join([view[start:end] for start, end in places])
+        self._note_read(len(data))
+        return data
+
+    def _note_read(self, size: int) -> None:
+        self._read += size
         if self._read > _UNLOAD_AFTER:
             self.unload()
-        return data
 
     def unload(self) -> None:
         """Give back the memory of what was read."""

@@ -7,31 +7,32 @@ which are kept for the next times. Messages never change: what was read stays tr
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
-from evenq.broker.store.consumequeue import UNIT, ConsumeQueue
+import numpy as np
+from numpy.typing import NDArray
+
+from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.selection import select
 
 __all__ = ["Ahead", "ReadAhead"]
 
 # Reads of so many messages at most are small, and so many of them are done at once.
 _SMALL = 64
-_TIMES = 8
+_TIMES = 16
 # Bytes that are read at once, and queues that something is kept of: 8 MiB together.
 _BYTES = 128 * 1024
 _QUEUES = 64
 
-# the size of a message in its unit
-_SIZE = struct.Struct(">i")
-_SIZE_AT = 8
+# what units tell of messages: where they are, and how large
+_UNITS = np.dtype([("position", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
-Gather = Callable[[Sequence[tuple[int, int]]], bytes]
+# Reads pieces of the log, given where each begins and ends.
+Positions = NDArray[np.int64]
+Gather = Callable[[Positions, Positions], bytes]
 
 
 class Ahead(NamedTuple):
@@ -56,30 +57,15 @@ class Ahead(NamedTuple):
         return self.body[begin : ends[last - 1]], last - first
 
 
-def _arranged(units: bytes) -> tuple[list[tuple[int, int]], list[int]]:
-    """Which pieces of the log units stand for, and where in these each message ends.
+def _merged(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
+    """The same with what lies one behind the other as one piece.
 
-    >>> from evenq.broker.store.consumequeue import pack_units
-    >>> _arranged(pack_units([100, 120, 200], [20, 30, 10]))
-    ([(100, 50), (200, 10)], [20, 50, 60])
+    >>> starts, ends = _merged(np.array([100, 120, 200]), np.array([120, 150, 210]))
+    >>> starts.tolist(), ends.tolist()
+    ([100, 200], [150, 210])
     """
-    fields = _several(len(units) // UNIT.size).unpack(units)
-    positions, sizes = fields[::2], fields[1::2]
-    pieces = []
-    start = end = positions[0]
-    for position, size in zip(positions, sizes, strict=True):
-        if position != end:
-            pieces.append((start, end - start))
-            start = position
-        end = position + size
-    pieces.append((start, end - start))
-    return pieces, list(accumulate(sizes))
-
-
-@lru_cache(64)
-def _several(count: int) -> struct.Struct:
-    """Positions and sizes of so many units."""
-    return struct.Struct(">" + "qi8x" * count)
+    gaps = np.flatnonzero(starts[1:] != ends[:-1])
+    return np.append(starts[:1], starts[gaps + 1]), np.append(ends[gaps], ends[-1:])
 
 
 class ReadAhead:
@@ -103,24 +89,24 @@ class ReadAhead:
         if kept is not None:
             found = kept.part(offset, count, max_bytes)
         else:
-            pieces, seen, _ = select(queue.units(offset, count), count, max_bytes)
-            found = self._gather(pieces), seen
+            selection = select(queue.units(offset, count), count, max_bytes)
+            found = self._gather(*selection.places), selection.found
         self._note(queue, offset + found[1])
         return found
 
     def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead | None:
         """Read several times as many as were asked for, and keep them; None if messages are too large for that."""
-        units = queue.units(offset, count * _TIMES)
+        units = np.frombuffer(queue.units(offset, count * _TIMES), _UNITS)
         # the first one tells what is to be expected of the others
-        if _SIZE.unpack_from(units, _SIZE_AT)[0] * count > _BYTES // 2:
+        if int(units["size"][0]) * count > _BYTES // 2:
             return None
-        pieces, ends = _arranged(units)
-        if ends[-1] > _BYTES:
-            fit = bisect_right(ends, _BYTES)
-            if fit < count:
-                return None
-            pieces, ends = _arranged(units[: fit * UNIT.size])
-        self._kept[queue] = kept = Ahead(offset, ends, self._gather(pieces))
+        sizes = units["size"].astype(np.int64)
+        ends: list[int] = sizes.cumsum().tolist()
+        fit = bisect_right(ends, _BYTES)
+        if fit < min(count, len(ends)):
+            return None
+        starts, sizes = units["position"][:fit].astype(np.int64), sizes[:fit]
+        self._kept[queue] = kept = Ahead(offset, ends[:fit], self._gather(*_merged(starts, starts + sizes)))
         return kept
 
     def _note(self, queue: ConsumeQueue, reached: int) -> None:

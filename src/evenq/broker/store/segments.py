@@ -21,7 +21,7 @@ __all__ = ["Segment", "Segments"]
 class Segment:
     """One file of the run, open for reading and writing at any position."""
 
-    __slots__ = ("_fd", "_map", "_named", "end", "path", "size", "start")
+    __slots__ = ("_fd", "_map", "_named", "_view", "end", "path", "size", "start")
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
@@ -30,6 +30,7 @@ class Segment:
         self.end = self.start + size
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
         # whether the file's name is known to be on the disk too, not only its content
         self._named = False
         if os.fstat(self._fd).st_size != size:
@@ -47,10 +48,17 @@ class Segment:
 
     @property
     def map(self) -> mmap.mmap:
-        """The whole file for reading: the cheap way to take many small slices. It costs one more open file."""
+        """The whole file for reading. It costs one more open file."""
         if self._map is None:
             self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
         return self._map
+
+    @property
+    def view(self) -> memoryview:
+        """The same, for who takes many small slices: they are not copied."""
+        if self._view is None:
+            self._view = memoryview(self.map)
+        return self._view
 
     def unload(self) -> None:
         """Give back the memory of the pages that were read; they stay in the system's cache."""
@@ -74,6 +82,8 @@ class Segment:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
+        if self._view is not None:
+            self._view.release()
         if self._map is not None:
             self._map.close()
         os.close(self._fd)

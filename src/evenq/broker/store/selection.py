@@ -6,6 +6,9 @@ import struct
 from collections.abc import Collection
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evenq.broker.store.consumequeue import UNIT
 
 __all__ = ["Selection", "select"]
@@ -23,6 +26,12 @@ class Selection(NamedTuple):
     pieces: list[tuple[int, int]]
     found: int
     seen: int
+
+    @property
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the pieces begin, and where they end."""
+        starts, sizes = np.array(self.pieces, np.int64).T
+        return starts, starts + sizes
 
 
 def select(units: bytes, count: int, max_bytes: int, codes: Collection[int] | None = None) -> Selection:

@@ -324,10 +324,12 @@ class Store:
         if codes is None and count > 0:
             body, found = self._ahead.read(queue, offset, count, max_bytes)
             return Read(ReadStatus.FOUND, offset + found, queue.min, queue.max, body, found)
-        pieces, found, seen = select(queue.units(offset, max(count, _MAX_SCAN)), count, max_bytes, codes)
-        if not found:
-            return Read(ReadStatus.NO_MATCH, offset + seen, queue.min, queue.max)
-        return Read(ReadStatus.FOUND, offset + seen, queue.min, queue.max, self.log.gather(pieces), found)
+        chosen = select(queue.units(offset, max(count, _MAX_SCAN)), count, max_bytes, codes)
+        reached = offset + chosen.seen
+        if not chosen.found:
+            return Read(ReadStatus.NO_MATCH, reached, queue.min, queue.max)
+        body = self.log.gather(*chosen.places)
+        return Read(ReadStatus.FOUND, reached, queue.min, queue.max, body, chosen.found)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
