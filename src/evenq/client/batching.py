@@ -14,7 +14,7 @@ from evenq.client.receipts import JoinedReceipts
 from evenq.client.routes import Routes
 from evenq.client.sender import Promise, Select, Sender
 from evenq.errors import ArgumentError, PartlySent
-from evenq.model import Message, MessageQueue, SendResult
+from evenq.model import Message, MessageQueue, Property, SendResult
 from evenq.protocol.names import RETRY
 
 __all__ = ["Linger", "batch_error", "check_batch", "send_divided", "send_whole"]
@@ -29,9 +29,23 @@ PACKED = 256
 IN_FLIGHT = 8
 
 
+# Properties that make a broker keep a message back. It does not look for them in a batch.
+_DELAYING = frozenset(
+    {Property.DELAY, Property.TIMER_DELIVER_MS, Property.TIMER_DELAY_MS, Property.TIMER_DELAY_SEC, Property.HALF}
+)
+
+
+def _is_delayed(message: Message) -> bool:
+    return bool(
+        message.delay_level
+        or message.deliver_at is not None
+        or (message.properties and not _DELAYING.isdisjoint(message.properties))
+    )
+
+
 def batch_error(message: Message) -> str | None:
     """Why a message cannot be part of a batch, or None."""
-    if message.delay_level or message.deliver_at is not None:
+    if _is_delayed(message):
         return "a delayed message cannot be part of a batch: send it by itself"
     if message.topic.startswith(RETRY):
         return "a message to a retry topic cannot be part of a batch: send it by itself"
@@ -44,7 +58,10 @@ def check_batch(messages: Iterable[Message]) -> list[Message]:
     if not batch:
         raise ArgumentError("messages", [], "give at least one message")
     topic = batch[0].topic
-    odd = next((each for each in batch if each.topic != topic or each.delay_level or each.deliver_at), batch[0])
+    looked_at = (
+        each for each in batch if each.topic != topic or each.properties or each.delay_level or each.deliver_at
+    )
+    odd = next((each for each in looked_at if each.topic != topic or _is_delayed(each)), batch[0])
     if odd.topic != topic:
         raise ArgumentError("messages", f"topics {topic!r} and {odd.topic!r}", "give messages of one topic at a time")
     if error := batch_error(odd):
