@@ -15,7 +15,7 @@ from rich.table import Table
 
 import evenq
 from evenq.aio import PushConsumer
-from evenq.client.connection import Connection
+from evenq.client.net.connection import Connection
 from evenq.model import MessageView
 from evenq.protocol.codes import name_of
 from tests.clusters import create_topic

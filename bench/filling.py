@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from evenq.client.session import Session
+from evenq.client.net.session import Session
 from evenq.model import MessageQueue
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.codes import RequestCode

@@ -28,7 +28,7 @@ from rich.table import Table
 
 import evenq
 from bench.kafka import connector_jars, kafka_broker
-from evenq.client.reading import QueueRange
+from evenq.client.read.reading import QueueRange
 from evenq.protocol import columns
 from evenq.spark.batches import record_batches
 from evenq.spark.lookup import Lookup

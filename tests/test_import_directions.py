@@ -30,6 +30,17 @@ ALLOWED = {
     "__init__": {"errors", "model", "balance", "client", "aio", "protocol", "testing"},
 }
 
+# room of evenq.client -> the other rooms that it may import; all may import what lies beside the rooms
+ROOMS = {
+    "net": set(),
+    "produce": {"net"},
+    "read": {"net"},
+    "group": {"net"},
+    "consume": {"net", "produce", "read", "group"},
+    "admin": {"net", "read"},
+    "sync": {"admin", "produce", "consume"},
+}
+
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
@@ -56,6 +67,16 @@ def test_imports_go_one_way(path: Path) -> None:
     assert part in ALLOWED, f"{part} is new: give it a place in the layers"
     wrong = {name for name in imports(path) if part_of(name) not in ALLOWED[part] | {part, "_version"}}
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "client").rglob("*/*.py")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_rooms_of_the_client_are_built_on_each_other(path: Path) -> None:
+    room = path.relative_to(ROOT / "client").parts[0]
+    assert room in ROOMS, f"{room} is new: give it a place in the layers"
+    found = {name.split(".")[2] for name in imports(path) if name.startswith("evenq.client.")}
+    assert found & ROOMS.keys() <= ROOMS[room] | {room}
 
 
 def test_every_layer_is_there() -> None:

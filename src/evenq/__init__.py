@@ -47,11 +47,11 @@ from evenq.model import (
 if TYPE_CHECKING:
     from evenq import aio, balance, protocol, testing
     from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
-    from evenq.client.acl import Credentials
-    from evenq.client.dispatch import Retry
+    from evenq.client.consume.dispatch import Retry
+    from evenq.client.net.acl import Credentials
+    from evenq.client.net.tls import Tls
     from evenq.client.settings import FlowControl, Intervals, Timeouts
-    from evenq.client.sync import Admin, LitePullConsumer, Producer, PushConsumer
-    from evenq.client.tls import Tls
+    from evenq.client.sync.surface import Admin, LitePullConsumer, Producer, PushConsumer
 
 __all__ = [
     "Admin",
@@ -102,11 +102,11 @@ __all__ = [
 # Where the names are that are loaded on first use, so that `import evenq` stays quick.
 _HOMES = {
     "evenq.balance": ("HashSelector", "MachineRoomSelector", "RandomSelector"),
-    "evenq.client.acl": ("Credentials",),
-    "evenq.client.dispatch": ("Retry",),
+    "evenq.client.net.acl": ("Credentials",),
+    "evenq.client.consume.dispatch": ("Retry",),
     "evenq.client.settings": ("FlowControl", "Intervals", "Timeouts"),
-    "evenq.client.sync": ("Admin", "LitePullConsumer", "Producer", "PushConsumer"),
-    "evenq.client.tls": ("Tls",),
+    "evenq.client.sync.surface": ("Admin", "LitePullConsumer", "Producer", "PushConsumer"),
+    "evenq.client.net.tls": ("Tls",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = frozenset({"aio", "balance", "protocol", "testing"})

@@ -1,8 +1,8 @@
 """The async surface: the same names as ``evenq``, to be awaited."""
 
 from evenq.client.admin import Admin
-from evenq.client.litepull import LitePullConsumer
-from evenq.client.producer import Producer
-from evenq.client.push import PushConsumer
+from evenq.client.consume.litepull import LitePullConsumer
+from evenq.client.consume.push import PushConsumer
+from evenq.client.produce.producer import Producer
 
 __all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer"]

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 import evenq
-from evenq.client.reading import QueueRange
-from evenq.client.session import Session
+from evenq.client.net.session import Session
+from evenq.client.read.reading import QueueRange
 from evenq.errors import ArgumentError, RemoteError, TopicNotFound
 from evenq.model import Message, MessageQueue
 from evenq.spark.batches import record_batches

@@ -3,9 +3,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from evenq.client.acl import Credentials
+from evenq.client.net.acl import Credentials
+from evenq.client.net.tls import Tls
 from evenq.client.settings import Timeouts
-from evenq.client.tls import Tls
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 from evenq.spark.bounds import AtTime, Bound, Place

@@ -15,7 +15,7 @@ import typer
 
 from evenq.cli.options import NAMESRV, Namesrv, Topic, read_time
 from evenq.cli.output import cell, plain
-from evenq.client.litepull import LitePullConsumer
+from evenq.client.consume.litepull import LitePullConsumer
 from evenq.errors import ArgumentError
 from evenq.model import MessageView
 

@@ -15,7 +15,7 @@ import typer
 from evenq.balance import HashSelector, RandomSelector, SelectorLike
 from evenq.cli.options import NAMESRV, AsJson, Namesrv, Topic, read_pair, read_queue, read_time
 from evenq.cli.output import print_json, print_table
-from evenq.client.producer import Producer
+from evenq.client.produce.producer import Producer
 from evenq.errors import ArgumentError
 from evenq.model import Message, MessageQueue, SendResult
 

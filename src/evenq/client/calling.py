@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar, cast
 
-from evenq.client.dispatch import is_async
-
-__all__ = ["call"]
+__all__ = ["call", "is_async"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def is_async(function: object) -> bool:
+    """Whether a call of it gives something to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def call(function: Callable[P, T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenq.client.reading import Chunk, QueueRange, RangeReader, raise_loss
-from evenq.client.session import Session
+from evenq.client.net.session import Session
+from evenq.client.read.reading import Chunk, QueueRange, RangeReader, raise_loss
 from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.model import Property
 from evenq.protocol.columns import decode_many

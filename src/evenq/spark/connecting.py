@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from evenq.client.acl import Credentials
-from evenq.client.session import Session
+from evenq.client.net.acl import Credentials
+from evenq.client.net.session import Session
+from evenq.client.net.tls import Tls
 from evenq.client.settings import Timeouts
-from evenq.client.tls import Tls
 from evenq.errors import ArgumentError
 from evenq.spark import texts
 from evenq.spark.table import REQUIRED, Option

@@ -11,9 +11,9 @@ from math import inf
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from evenq.client.remote import Remote
-from evenq.client.routes import Route
-from evenq.client.session import Session
+from evenq.client.net.remote import Remote
+from evenq.client.net.routes import Route
+from evenq.client.net.session import Session
 from evenq.errors import ArgumentError, ConnectError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import TopicNames

@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from evenq.client.answers import Answers
-from evenq.client.facade import Facade, blocking
-from evenq.client.holding import LOCK_LOST, Cached
-from evenq.client.member import Member
+from evenq.client.consume.answers import Answers
+from evenq.client.group.held import LOCK_LOST, Cached
+from evenq.client.group.member import Member
+from evenq.client.group.starts import Start
 from evenq.client.settings import Timeouts
-from evenq.client.starts import Start
+from evenq.client.sync.facade import Facade, blocking
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 from evenq.spark.bounds import AtTime, Bound, Place

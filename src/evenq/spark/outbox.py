@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evenq.balance.choosing import RoundRobinChooser
-from evenq.client.outgoing import Parcel, SendRequests
-from evenq.client.sender import Sender
-from evenq.client.session import Session
+from evenq.client.net.session import Session
+from evenq.client.produce.outgoing import Parcel, SendRequests
+from evenq.client.produce.sender import Sender
 from evenq.errors import ConnectError, RemoteError, SendFailed
 from evenq.model import MessageQueue, Property, SendStatus
 from evenq.protocol.codes import RequestCode

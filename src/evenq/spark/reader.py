@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from evenq.client.reading import QueueRange
+from evenq.client.read.reading import QueueRange
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING
 from evenq.spark.batches import on_loss, record_batches

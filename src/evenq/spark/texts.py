@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from evenq.balance import as_strategy
-from evenq.client.address import name_servers
-from evenq.client.shares import STICKY
+from evenq.client.group.shares import STICKY
+from evenq.client.net.address import name_servers
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, parse_tags
 from evenq.protocol.names import group_error, topic_error

@@ -25,7 +25,7 @@ from evenq import (
 from evenq.balance import PublishRoute, as_strategy, assign
 from evenq.client.admin import Client, Membership
 from evenq.client.admin.offsets import _supposed
-from evenq.client.routes import Route
+from evenq.client.net.routes import Route
 from evenq.model import Begin
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.headers import OffsetResponse, QueryOffset

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
-from evenq.client.acl import Credentials
-from evenq.client.session import Session
+from evenq.client.net.acl import Credentials
+from evenq.client.net.session import Session
+from evenq.client.net.tls import TlsLike
 from evenq.client.settings import Timeouts
-from evenq.client.tls import TlsLike
 from evenq.errors import ArgumentError, ConnectError
 from evenq.protocol.bodies import ClusterInfo
 from evenq.protocol.codes import RequestCode

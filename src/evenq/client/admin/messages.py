@@ -6,7 +6,7 @@ from datetime import datetime
 
 from evenq.client.admin.base import milliseconds, together
 from evenq.client.admin.topics import Topics
-from evenq.client.pull import pull, pull_command
+from evenq.client.read.pull import pull, pull_command
 from evenq.errors import ArgumentError, RefusedError
 from evenq.model import MessageQueue, MessageView
 from evenq.protocol.codes import RequestCode, ResponseCode

@@ -12,8 +12,8 @@ from evenq.balance import Strategy, StrategyLike, as_strategy, assign
 from evenq.client.admin.base import milliseconds, moment, together
 from evenq.client.admin.cluster import Clusters
 from evenq.client.admin.groups import Client, Groups, Membership
-from evenq.client.remote import by_broker
-from evenq.client.routes import Route
+from evenq.client.net.remote import by_broker
+from evenq.client.net.routes import Route
 from evenq.errors import ArgumentError, RemoteError, StateError, TopicNotFound
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import ConsumeStats, QueueOffsets, RunningInfo

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from evenq.client.session import Session
+from evenq.client.net.session import Session
 from evenq.model import MessageQueue, Property
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.flags import SysFlag

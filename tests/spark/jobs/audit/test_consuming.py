@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenq
-from evenq.client.trace import TRACE_TOPIC
+from evenq.client.produce.trace import TRACE_TOPIC
 from evenq.model import Begin, Message, MessageQueue
 from evenq.spark.jobs.audit.consuming import samples_of, waiting
 from evenq.spark.jobs.audit.job import audit

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evenq.client.trace import TRACE_TOPIC
+from evenq.client.produce.trace import TRACE_TOPIC
 from evenq.errors import ArgumentError, RemoteError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.spark.jobs.audit.consuming import consumed, group_audit, groups_in, samples_of

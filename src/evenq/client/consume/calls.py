@@ -1,0 +1,142 @@
+"""The calls of a handler that run now: where they run, how long they take, and what is done about those that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from evenq.client.calling import is_async
+from evenq.client.consume.consumetrace import ConsumeTracer
+from evenq.client.consume.dispatch import Handler, Outcome, Retry
+from evenq.client.consume.stats import Stats
+from evenq.client.consume.workers import Workers
+from evenq.errors import ArgumentError
+from evenq.model import MessageQueue, MessageView
+
+__all__ = ["Calls"]
+
+log = logging.getLogger(__name__)
+
+# A call that runs for so many seconds is reported.
+SLOW = 60.0
+# How often the calls are looked at.
+LOOK = 1.0
+# The level of a batch that took too long, as Java has it: 10 s.
+LATE = Retry(delay_level=3)
+
+
+@dataclass(slots=True)
+class _Call:
+    queue: MessageQueue
+    messages: list[MessageView]
+    began: float
+    task: asyncio.Task[Any]
+    reported: bool = False
+    given_up: bool = False
+
+
+class Calls:
+    """Calls ``handler``, a plain function in a thread, a coroutine function in the loop.
+
+    A call that takes longer than ``timeout`` seconds is given up on: its messages are to be seen again later, and what
+    it returns in the end counts for nothing.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        group: str,
+        *,
+        timeout: float,
+        stats: Stats,
+        tracer: ConsumeTracer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not callable(handler):
+            raise ArgumentError("handler", handler, "give a function that takes a list of messages")
+        self._workers: Workers[list[MessageView], Outcome] | None = None
+        self._handle: Callable[[list[MessageView]], Awaitable[Outcome]]
+        if is_async(handler):
+            self._handle = cast("Callable[[list[MessageView]], Awaitable[Outcome]]", handler)
+        else:
+            self._workers = Workers(cast("Callable[[list[MessageView]], Outcome]", handler), f"evenq-{group}")
+            self._handle = self._workers.run
+        self._timeout = timeout
+        self._stats = stats
+        self._tracer = tracer
+        self._clock = clock
+        self._running: dict[int, _Call] = {}
+        # how many calls were given up on
+        self.given_up = 0
+
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    @property
+    def slow(self) -> int:
+        """How many calls run for more than a minute now."""
+        return sum(call.reported for call in self._running.values())
+
+    async def call(self, queue: MessageQueue, messages: list[MessageView]) -> Outcome:
+        """What the handler says of the messages. An exception means the same as a retry."""
+        task = asyncio.current_task()
+        assert task is not None
+        began = self._clock()
+        call = _Call(queue, messages, began, task)
+        self._running[id(call)] = call
+        traced = None if self._tracer is None else self._tracer.began(messages)
+        try:
+            outcome = await self._handle(messages)
+        except asyncio.CancelledError:
+            if not call.given_up:
+                raise
+            task.uncancel()
+            outcome = LATE
+        except Exception:
+            # whatever a handler raises means the same: not consumed
+            log.exception("the handler failed on %d messages of %s", len(messages), queue)
+            outcome = Retry()
+        finally:
+            del self._running[id(call)]
+        if self._tracer is not None and traced is not None:
+            self._tracer.ended(traced, outcome)
+        self._stats.consumed(messages[0].topic, len(messages), self._clock() - began, ok=outcome is None)
+        return outcome
+
+    async def direct(self, message: MessageView) -> Outcome:
+        """What the handler says of one message, or what it raises: for administrators who try it out."""
+        return await self._handle([message])
+
+    async def watch(self) -> None:
+        """Look after the calls, for ever."""
+        while True:
+            await asyncio.sleep(LOOK)
+            self.look()
+
+    def look(self) -> None:
+        """Report calls that take long, and give up on those that take too long."""
+        now = self._clock()
+        for call in list(self._running.values()):
+            took = now - call.began
+            if took > SLOW and not call.reported:
+                call.reported = True
+                log.warning("the handler has had %s for %.0f s: it may be blocked", _named(call), took)
+            if took > self._timeout and not call.given_up:
+                call.given_up = True
+                self.given_up += 1
+                log.error("the handler has had %s for %.0f s: it is given up, they come again", _named(call), took)
+                call.task.cancel()
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+
+
+def _named(call: _Call) -> str:
+    first, last = call.messages[0].queue_offset, call.messages[-1].queue_offset
+    return f"{call.queue} from {first} to {last}"

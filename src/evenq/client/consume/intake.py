@@ -1,0 +1,175 @@
+"""The buffers of one consumer: filled by readers, looked at in turn, given to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from evenq.client.consume.buffer import Buffer
+from evenq.client.net.session import Session
+from evenq.client.read.following import Follower
+from evenq.client.read.reading import Chunk, Pace
+from evenq.client.read.unpacking import as_messages
+from evenq.model import MessageQueue, MessageView
+from evenq.protocol.bodies import Subscription
+
+__all__ = ["Intake", "Shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A chunk that the caller may be given, as long as the buffer is in the same epoch."""
+
+    buffer: Buffer
+    epoch: int
+    chunk: Chunk
+
+    def hand(self, stop: int) -> bool:
+        return self.buffer.hand(self.epoch, stop)
+
+
+class Intake:
+    """Reads held queues ahead. With ``auto_commit`` asking for more says that what was given before is done."""
+
+    def __init__(
+        self, session: Session, group: str, subscription: Callable[[str], Subscription], *, auto_commit: bool
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._subscription = subscription
+        self._auto_commit = auto_commit
+        self._buffers: dict[MessageQueue, Buffer] = {}
+        self._paces: dict[str, Pace] = {}
+        self._arrived = asyncio.Event()
+        # which buffer comes first: another one each time
+        self._turn = 0
+
+    @property
+    def buffers(self) -> dict[MessageQueue, Buffer]:
+        """Those that are held, by queue."""
+        return {queue: buffer for queue, buffer in self._buffers.items() if not buffer.dropped}
+
+    def tags(self, topic: str) -> set[str]:
+        return self._subscription(topic).tags_set
+
+    def start(self, buffer: Buffer) -> None:
+        """Read a queue from where its buffer stands, until the buffer is dropped."""
+        self._buffers[buffer.queue] = buffer
+        buffer.reader = self._session.spawn(self._read(buffer))
+
+    def seek(self, buffer: Buffer, offset: int) -> None:
+        """Read on at ``offset``."""
+        if buffer.reader is not None:
+            buffer.reader.cancel()
+        buffer.jump(offset)
+        self.start(buffer)
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._arrived.set()
+
+    def finish(self) -> None:
+        """The caller has done with everything that it was given."""
+        for buffer in self._buffers.values():
+            buffer.finish()
+
+    def take_back(self) -> None:
+        """What it was given and has not done will come again."""
+        for buffer in self._buffers.values():
+            buffer.take_back()
+
+    async def look(self, limit: int, timeout: float, gather: float = 0.0) -> list[Shown]:
+        """What comes next, ``limit`` messages at most; nothing when nothing came within ``timeout`` seconds.
+
+        Where there is less than that, and more is known to be on its way, it is waited for for ``gather`` seconds.
+        """
+        if self._auto_commit:
+            self.finish()
+        for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:
+            del self._buffers[queue]
+        deadline = time.monotonic() + timeout
+        while not (shown := self._look(limit)) and await self._arrival(deadline):
+            pass
+        deadline = time.monotonic() + gather
+        while gather and sum(len(each.chunk) for each in shown) < limit and self._growing():
+            if not await self._arrival(deadline):
+                break
+            shown = self._look(limit)
+        return shown
+
+    async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
+        """The same, given to the caller at once."""
+        return [shown.chunk for shown in await self.look(limit, timeout, gather) if shown.hand(shown.chunk.stop)]
+
+    def hand_out(self, everything: Sequence[Shown]) -> Iterator[MessageView]:
+        """Message by message: each is given when it is asked for, and done when the next one is."""
+        for shown in everything:
+            for message in as_messages(shown.chunk, self.tags):
+                if not shown.hand(message.queue_offset + 1):
+                    break
+                yield message
+                self._done(shown)
+            else:
+                # what a filter left out behind the last message
+                shown.hand(shown.chunk.stop)
+                self._done(shown)
+
+    def _done(self, shown: Shown) -> None:
+        if self._auto_commit:
+            shown.buffer.finish()
+
+    async def _arrival(self, deadline: float) -> bool:
+        """Wait until something comes; False where nothing does until then."""
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _growing(self) -> bool:
+        return any(buffer.growing for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused)
+
+    def _look(self, limit: int) -> list[Shown]:
+        ready = [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
+        if not ready:
+            return []
+        self._turn = (self._turn + 1) % len(ready)
+        found: list[Shown] = []
+        for number, buffer in enumerate((*ready[self._turn :], *ready[: self._turn])):
+            # those that have little leave their part to those that come after them
+            part = max(1, limit // (len(ready) - number))
+            for chunk in buffer.look(part):
+                buffer.consumed_at = time.monotonic()
+                found.append(Shown(buffer, buffer.epoch, chunk))
+                limit -= len(chunk)
+            if limit <= 0:
+                break
+        return found
+
+    async def _read(self, buffer: Buffer) -> None:
+        queue = buffer.queue
+
+        def alive() -> None:
+            buffer.pulled_at = time.monotonic()
+
+        follower = Follower(
+            self._session,
+            self._group,
+            queue,
+            buffer.next_offset,
+            subscription=lambda: self._subscription(queue.topic),
+            pace=self._paces.setdefault(queue.broker, Pace()),
+            room=lambda: buffer.space,
+            alive=alive,
+        )
+        async with aclosing(follower.chunks()) as chunks:
+            async for chunk in chunks:
+                buffer.add(chunk)
+                buffer.end = follower.end
+                self._arrived.set()
+                await buffer.room.wait()

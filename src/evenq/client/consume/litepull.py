@@ -1,0 +1,300 @@
+"""The lite pull consumer: it reads ahead by itself, and gives messages when it is asked for them.
+
+asyncio; the sync one is a facade on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from evenq.balance import StrategyLike
+from evenq.client.consume.answers import Answers
+from evenq.client.consume.buffer import Buffer
+from evenq.client.consume.fixed import FixedQueues
+from evenq.client.consume.intake import Intake, Shown
+from evenq.client.group.member import Member, checked_group
+from evenq.client.group.starting import milliseconds
+from evenq.client.group.starts import Start
+from evenq.client.group.watching import AssignmentListener, QueuesListener, Watch
+from evenq.client.net.acl import Credentials
+from evenq.client.net.session import Session
+from evenq.client.net.tls import TlsLike
+from evenq.client.read.reading import Chunk
+from evenq.client.read.unpacking import as_columns, as_messages
+from evenq.client.settings import FlowControl, Intervals, Timeouts
+from evenq.errors import ArgumentError, StateError
+from evenq.model import MessageQueue, MessageView
+from evenq.protocol.bodies import Subscription
+from evenq.protocol.filters import SQL92, TAG, subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LitePullConsumer"]
+
+# What one queue may hold in memory before its reading ahead waits.
+READ_AHEAD = FlowControl(messages=8192, bytes=16 * 1024 * 1024)
+# Offsets that are looked at together when messages are taken one by one.
+TOGETHER = 1024
+# Seconds that a record batch waits for more where more is known to be on its way: large ones cost less a row.
+GATHER = 0.01
+
+
+class LitePullConsumer:
+    """A consumer that is asked for messages: a member of its group with ``subscribe``, by itself with ``assign``.
+
+    ================ ===========================================================================
+    ``strategy``     how the queues are divided: a name, a strategy, or a function
+    ``instance``     this member's name; with it the client id is the same after a restart
+    ``begin``        where a new group begins: ``"last"``, ``"first"`` or a datetime
+    ``auto_commit``  asking for more says that what was given before is done; without it, only
+                     ``commit`` says so
+    ``flow_control`` what is read ahead of each queue
+    ================ ===========================================================================
+
+    It begins with the first call that needs it to. What it gave is done when it is asked for more, and when it is
+    closed without an error; what is not done when it ends comes again. A queue that goes to another member is let go
+    when what was given of it is done.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        group: str,
+        *,
+        strategy: StrategyLike = "AVG",
+        instance: str | None = None,
+        begin: str | datetime = "last",
+        auto_commit: bool = True,
+        flow_control: FlowControl = READ_AHEAD,
+        credentials: Credentials | None = None,
+        tls: TlsLike = None,
+        timeouts: Timeouts | None = None,
+        intervals: Intervals | None = None,
+    ) -> None:
+        self.group = checked_group(group)
+        self._begin = begin
+        self._limits = flow_control
+        self._session = Session(
+            namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
+        )
+        self._intake = Intake(self._session, group, self._subscription, auto_commit=auto_commit)
+        self._watch = Watch(self._session)
+        self._member = Member(
+            self._session,
+            group,
+            strategy=strategy,
+            begin=begin,
+            hold=self._hold,
+            started=self._intake.start,
+            pushed=False,
+        )
+        self._member.rebalancer.on_plan.append(self._watch.planned)
+        self._answers = Answers(
+            self._session,
+            group,
+            holdings=lambda: self._source.holdings,
+            subscriptions=lambda: self._member.subscriptions,
+            settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY", "autoCommit": str(auto_commit).lower()},
+            reset=self._reset,
+        )
+        self._fixed: FixedQueues[Buffer] | None = None
+        self._starting = asyncio.Lock()
+        self._started = False
+        self._closed = False
+
+    @property
+    def client_id(self) -> str:
+        return self._session.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return self._source.queues
+
+    # which messages
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
+        """Take a share of the topic: all messages, those with certain tags, or those that an SQL92 condition picks."""
+        if self._fixed is not None:
+            raise StateError("this consumer has queues assigned: a consumer either subscribes or assigns")
+        self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Take exactly these queues, from now on. Nobody else in the group is asked."""
+        if self._member.subscriptions:
+            raise StateError("this consumer has subscribed: a consumer either subscribes or assigns")
+        if self._fixed is None:
+            self._fixed = FixedQueues(
+                self._session, self.group, begin=self._begin, hold=self._hold, started=self._intake.start
+            )
+        self._fixed.assign(queues)
+
+    def on_assignment(self, listener: AssignmentListener) -> None:
+        """Call ``listener(topic, all its queues, mine)`` whenever this member's share of a topic changes."""
+        self._watch.on_assignment(listener)
+
+    def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
+        """Call ``listener(topic, queues)`` when the topic has other queues: looked at after 10 s, then every 30 s."""
+        self._watch.on_queues(topic, listener)
+
+    # messages
+
+    async def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
+        """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
+        return self._messages(await self._take(limit, timeout))
+
+    async def poll_arrow(
+        self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
+    ) -> pa.RecordBatch:
+        """The same as a record batch, without a Python object per message; its columns are those of Spark."""
+        return self._columns(await self._take(limit, timeout, GATHER), include_properties=include_properties)
+
+    async def __aiter__(self) -> AsyncIterator[MessageView]:
+        """Every message, until the consumer is closed. One is done when the next is asked for."""
+        while not self._closed:
+            for message in self._intake.hand_out(await self._look(TOGETHER, 1.0)):
+                yield message
+
+    # where
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at ``offset``, which the queue must hold, or be about to."""
+        buffer = await self._buffer(queue)
+        address = self._session.routes.address_of(queue)
+        first, end = await asyncio.gather(
+            self._session.remote.min_offset(address, queue), self._session.remote.max_offset(address, queue)
+        )
+        if not first <= offset <= end:
+            raise ArgumentError("offset", offset, f"{queue} holds {first} to {end - 1}: give one of these, or {end}")
+        self._intake.seek(buffer, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go back to the first message that the queue still holds."""
+        buffer = await self._buffer(queue)
+        address = self._session.routes.address_of(queue)
+        self._intake.seek(buffer, await self._session.remote.min_offset(address, queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with what comes from now on."""
+        buffer = await self._buffer(queue)
+        address = self._session.routes.address_of(queue)
+        self._intake.seek(buffer, await self._session.remote.max_offset(address, queue))
+
+    async def position(self, queue: MessageQueue) -> int:
+        """The offset that the next message of the queue has, or the first one after it."""
+        return (await self._buffer(queue)).given
+
+    async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
+        """The offset of the first message stored at that time or later. The queue need not be this consumer's."""
+        await self._session.routes.get(queue.topic)
+        address = self._session.routes.address_of(queue)
+        return await self._session.remote.offset_at(address, queue, milliseconds(when, "when"))
+
+    async def queues_of(self, topic: str) -> list[MessageQueue]:
+        """All queues of the topic."""
+        return sorted((await self._session.routes.refresh(topic)).readable)
+
+    async def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Give nothing of these queues until they are resumed. They stay this consumer's."""
+        for queue in queues:
+            (await self._buffer(queue)).paused = True
+
+    async def resume(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            (await self._buffer(queue)).paused = False
+        self._intake.wake()
+
+    # how far
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Everything that was given is done, or what lies before these offsets is: store that, and wait for it."""
+        if offsets is None:
+            self._intake.finish()
+            buffers = self._source.holdings
+        else:
+            buffers = [(await self._buffer(queue)).finished(offset) for queue, offset in offsets.items()]
+        await asyncio.gather(*map(self._source.commit, buffers))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the brokers have stored for the group, None for nothing. The queue need not be this consumer's."""
+        await self._session.routes.get(queue.topic)
+        address = self._session.routes.address_of(queue)
+        return await self._session.remote.stored_offset(address, self.group, queue)
+
+    # begin and end
+
+    async def start(self) -> None:
+        """Begin now rather than with the first call that needs it. Returns when the brokers know of this consumer."""
+        async with self._starting:
+            self._session.check_open("consumer")
+            if not self._started:
+                self._answers.serve()
+                await self._source.join()
+                self._session.start()
+                self._watch.start()
+                self._started = True
+
+    async def close(self, *, done: bool = True) -> None:
+        """Commit, hand everything over and leave. Safe to call twice. ``done``: so is what was given last."""
+        self._closed = True
+        self._intake.wake()
+        if self._started:
+            self._started = False
+            if done:
+                self._intake.finish()
+            else:
+                self._intake.take_back()
+            await self._source.leave()
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(done=kind is None)
+
+    # inside; the sync facade unpacks in its caller's thread
+
+    @property
+    def _source(self) -> Member[Buffer] | FixedQueues[Buffer]:
+        return self._member if self._fixed is None else self._fixed
+
+    def _hold(self, queue: MessageQueue, start: Start) -> Buffer:
+        return Buffer(queue, start.offset, self._limits, stored=start.is_stored)
+
+    async def _reset(self, buffer: Buffer, offset: int) -> None:
+        self._intake.seek(buffer, offset)
+        # also where it is behind what is stored
+        buffer.committed = -1
+        await self._source.commit(buffer)
+
+    def _subscription(self, topic: str) -> Subscription:
+        return self._member.subscription(topic) if self._fixed is None else subscription(topic, version=0)
+
+    async def _look(self, limit: int, timeout: float) -> list[Shown]:
+        await self.start()
+        return await self._intake.look(limit, timeout)
+
+    async def _take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
+        await self.start()
+        return await self._intake.take(limit, timeout, gather)
+
+    def _messages(self, chunks: list[Chunk]) -> list[MessageView]:
+        return [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
+
+    def _columns(self, chunks: list[Chunk], *, include_properties: bool) -> pa.RecordBatch:
+        return as_columns(chunks, self._intake.tags, include_properties=include_properties)
+
+    async def _buffer(self, queue: MessageQueue) -> Buffer:
+        await self.start()
+        buffer = self._intake.buffers.get(queue)
+        if buffer is None:
+            raise StateError(f"{queue} is not this consumer's now; it has {', '.join(map(str, self.queues)) or 'none'}")
+        return buffer

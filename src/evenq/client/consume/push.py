@@ -1,0 +1,300 @@
+"""The push consumer: it pulls by itself and hands messages to a handler. asyncio; the sync one is a facade on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evenq.balance import Plan, StrategyLike
+from evenq.client.consume.answers import Answers
+from evenq.client.consume.calls import Calls
+from evenq.client.consume.consumetrace import ConsumeTracer
+from evenq.client.consume.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery, as_sent
+from evenq.client.consume.dispatch import Delivery, Dispatcher, Handler, Outcome
+from evenq.client.consume.holding import Holding
+from evenq.client.consume.pulling import QueueReader
+from evenq.client.consume.stats import Stats
+from evenq.client.group.localoffsets import DEFAULT_FOLDER, LocalOffsets
+from evenq.client.group.member import Member
+from evenq.client.group.starting import StartingPoint
+from evenq.client.group.starts import Start
+from evenq.client.net.acl import Credentials
+from evenq.client.net.session import Session
+from evenq.client.net.tls import TlsLike
+from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC
+from evenq.client.settings import FlowControl, Intervals, Timeouts
+from evenq.errors import ArgumentError, StateError
+from evenq.model import MessageModel, MessageQueue, MessageView
+from evenq.protocol.filters import SQL92, TAG
+
+__all__ = ["PushConsumer"]
+
+log = logging.getLogger(__name__)
+
+# A queue that nobody has pulled for so many seconds, though there is room, is let go and taken anew.
+STALE = 120.0
+RETRIES = 16
+# in order, a message is tried until it succeeds, unless told otherwise
+RETRIES_IN_ORDER = (1 << 31) - 1
+
+
+class PushConsumer:
+    """A member of a consumer group that is handed its messages.
+
+    ================ =========================================================================
+    ``strategy``     how the queues are divided: a name, a strategy, or a function
+    ``instance``     this member's name; with it the client id is the same after a restart
+    ``begin``        where a new group begins: ``"last"``, ``"first"`` or a datetime
+    ``model``        ``CLUSTERING``, or ``BROADCASTING``: every member gets every message
+    ``batch``        at most so many messages in one call of the handler
+    ``concurrency``  so many calls of the handler at a time
+    ``max_retries``  redeliveries of a message before it becomes a dead letter: 16, in order
+                     without end
+    ``suspend``      in order, seconds that a queue pauses after a failure
+    ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
+                     ``instance``, or it will not find them again
+    ``trace``        tell the trace topic, or the one named, of every message and what came of it
+    ================ =========================================================================
+
+    The handler is a plain function (it runs in a thread) or a coroutine function. It gets a list of messages and
+    returns None, or :class:`evenq.Retry` to see them again later, or a list with one of either for each message; an
+    exception counts as a retry. One that takes longer than ``timeouts.consume`` is given up on.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        group: str,
+        *,
+        strategy: StrategyLike = "AVG",
+        instance: str | None = None,
+        begin: str | datetime = "last",
+        model: MessageModel | str = MessageModel.CLUSTERING,
+        batch: int = 1,
+        concurrency: int = 20,
+        max_retries: int | None = None,
+        suspend: float = 1.0,
+        offsets_in: Path | str = DEFAULT_FOLDER,
+        trace: bool | str = False,
+        flow_control: FlowControl | None = None,
+        credentials: Credentials | None = None,
+        tls: TlsLike = None,
+        timeouts: Timeouts | None = None,
+        intervals: Intervals | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        for name, value in (("batch", batch), ("concurrency", concurrency)):
+            if value < 1:
+                raise ArgumentError(name, value, "give at least 1")
+        if not suspend > 0:
+            raise ArgumentError("suspend", suspend, "give a number of seconds above 0")
+        self.group = group
+        self.model = _model(model)
+        self._limits = flow_control or FlowControl()
+        self._batch = batch
+        self._lanes = concurrency
+        self._max_retries = max_retries
+        self._suspend = suspend
+        self._clock = clock
+        self._session = session = Session(
+            namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
+        )
+        self._stats = Stats(clock)
+        self._tracer: ConsumeTracer | None = None
+        if trace:
+            self._tracer = ConsumeTracer(session, group, TRACE_TOPIC if trace is True else trace)
+        self._local: LocalOffsets | None = None
+        if self._broadcasting:
+            self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in))
+            if instance is None:
+                log.warning("group %s broadcasts without an instance name: a restart begins anew", group)
+        self._member = Member(
+            session,
+            group,
+            strategy=strategy,
+            begin=begin,
+            hold=self._hold,
+            started=self._started,
+            broadcasting=self._broadcasting,
+            offsets=self._local,
+        )
+        self._reader = QueueReader(session, group, self._member.subscription, self._arrived, self._stats, clock=clock)
+        self._answers = Answers(
+            session,
+            group,
+            holdings=lambda: self._member.holdings,
+            subscriptions=lambda: self._member.subscriptions,
+            settings=self._settings,
+            reset=self._reset,
+            stats=self._stats,
+            direct=self._direct,
+            clock=clock,
+        )
+        self._orderly = False
+        self._calls: Calls | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def client_id(self) -> str:
+        return self._session.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member holds now."""
+        return self._member.queues
+
+    @property
+    def blocked(self) -> int:
+        """How many calls of the handler have been running for more than a minute."""
+        return self._calls.slow if self._calls is not None else 0
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
+        """Add a topic: all of it, messages with certain tags (``"paid || refunded"``), or what an SQL92 condition
+        on properties picks (``sql="total > 100"``)."""
+        self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
+
+    def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
+        """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
+        self._member.rebalancer.on_plan.append(listener)
+
+    async def start(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Join the group and begin. Returns when the brokers know of this member.
+
+        ``orderly``: the messages of a queue one after the other, and none of them before the last one is consumed.
+        """
+        session = self._session
+        session.check_open("consumer")
+        if self._calls is not None:
+            raise StateError("this consumer runs already: one handler each")
+        self._calls = Calls(
+            handler,
+            self.group,
+            timeout=session.timeouts.consume,
+            stats=self._stats,
+            tracer=self._tracer,
+            clock=self._clock,
+        )
+        self._orderly = orderly
+        if orderly:
+            self._member.in_order()
+        self._dispatcher = Dispatcher(self._delivery(self._calls, orderly), self._lanes, self._batch)
+        self._dispatcher.start()
+        self._answers.serve()
+        session.start()
+        await self._member.join()
+        session.spawn(self._calls.watch())
+        session.spawn(session.every(session.intervals.rebalance, self._retake_stale))
+        if self._local is not None:
+            session.spawn(session.every(session.intervals.commit, self._local.write))
+        if self._tracer is not None:
+            session.spawn(session.every(FLUSH_EVERY, self._tracer.flush))
+
+    async def run(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave."""
+        await self.start(handler, orderly=orderly)
+        try:
+            await self._stopping.wait()
+        finally:
+            await self.close()
+
+    def stop(self) -> None:
+        """End :meth:`run`. May be called from a handler that is a coroutine function."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        """Hand everything over and leave the group. Safe to call twice."""
+        self._stopping.set()
+        if self._calls is not None and not self._session.closed:
+            await self._member.leave()
+            if self._dispatcher is not None:
+                await self._dispatcher.stop()
+            if self._local is not None:
+                await self._local.write()
+            self._calls.close()
+            if self._tracer is not None:
+                await self._tracer.flush()
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def _broadcasting(self) -> bool:
+        return self.model is MessageModel.BROADCASTING
+
+    def _delivery(self, calls: Calls, orderly: bool) -> Delivery:
+        limit = self._max_retries
+        if orderly:
+            give_back = GiveBack(self._session, self.group, RETRIES_IN_ORDER if limit is None else limit)
+            return OrderlyDelivery(
+                calls, give_back, suspend=self._suspend, locked=not self._broadcasting, clock=self._clock
+            )
+        if self._broadcasting:
+            return BroadcastDelivery(calls)
+        return ConcurrentDelivery(
+            self._session, calls, GiveBack(self._session, self.group, RETRIES if limit is None else limit)
+        )
+
+    def _hold(self, queue: MessageQueue, start: Start) -> Holding:
+        return Holding(queue, start.offset, self._limits, stored=start.is_stored)
+
+    def _started(self, holding: Holding) -> None:
+        holding.pulled_at = self._clock()
+        holding.reader = self._session.spawn(self._reader.read(holding))
+
+    async def _reset(self, holding: Holding, offset: int) -> None:
+        if holding.reader is not None:
+            holding.reader.cancel()
+        holding.reset(offset)
+        self._started(holding)
+        await self._member.commit(holding)
+
+    async def _direct(self, message: MessageView) -> Outcome:
+        assert self._calls is not None
+        return await self._calls.direct(as_sent(message))
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CONSUMEORDERLY": "true" if self._orderly else "false",
+            "PROP_THREADPOOL_CORE_SIZE": str(self._lanes),
+            "messageModel": self.model.value,
+            "consumeMessageBatchMaxSize": str(self._batch),
+            "consumeTimeout": str(round(self._session.timeouts.consume / 60)),
+            "maxReconsumeTimes": str(-1 if self._max_retries is None else self._max_retries),
+            "suspendCurrentQueueTimeMillis": str(round(self._suspend * 1000)),
+        }
+
+    def _arrived(self, holding: Holding) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.announce(holding)
+
+    async def _retake_stale(self) -> None:
+        now = self._clock()
+        stale = [
+            holding.queue
+            for holding in self._member.holdings
+            if holding.room.is_set() and now - holding.pulled_at > STALE
+        ]
+        if stale:
+            log.error("nobody has pulled %s for %.0f s: taken anew", ", ".join(map(str, stale)), STALE)
+            self._member.retake(stale)
+
+
+def _model(model: MessageModel | str) -> MessageModel:
+    try:
+        return MessageModel(model)
+    except ValueError:
+        raise ArgumentError("model", model, f"give {' or '.join(each.value for each in MessageModel)}") from None

@@ -1,0 +1,207 @@
+"""A member of a consumer group: its subscriptions, heartbeat, share of the queues, and commits.
+
+What is done with the messages of a held queue is up to the consumer that owns the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+from typing import Generic
+
+from evenq.balance import StrategyLike
+from evenq.client.group.doubles import DoubleWatch
+from evenq.client.group.handover import HandoverLocks, Locks, NoLocks
+from evenq.client.group.held import H
+from evenq.client.group.offsets import BrokerOffsets, Offsets, commit, commit_all
+from evenq.client.group.ownership import Ownership
+from evenq.client.group.rebalance import Rebalancer
+from evenq.client.group.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares, WholeShares
+from evenq.client.group.starting import StartingPoint
+from evenq.client.group.starts import Start
+from evenq.client.net.session import Session
+from evenq.errors import ArgumentError, RemoteError, StateError
+from evenq.model import MessageModel, MessageQueue
+from evenq.protocol.bodies import ConsumerData, Subscription
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.command import Command
+from evenq.protocol.filters import TAG, subscription
+
+__all__ = ["Member", "checked_group"]
+
+log = logging.getLogger(__name__)
+
+# Commits of a queue are at least so many seconds apart, and more where a member holds many queues.
+COMMIT_AT_MOST_EVERY = 0.1
+COMMITS_PER_SECOND = 250
+
+
+def checked_group(group: str) -> str:
+    if not group or group.split() != [group]:
+        raise ArgumentError("group", group, "give the name of a consumer group, without spaces")
+    return group
+
+
+class Member(Generic[H]):
+    """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold.
+
+    ``pushed`` members are handed their messages and give back what failed; the others ask for them. ``offsets`` are
+    the brokers' unless given; ``broadcasting`` members take every queue.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        *,
+        strategy: StrategyLike,
+        begin: str | datetime,
+        hold: Callable[[MessageQueue, Start], H],
+        started: Callable[[H], None],
+        pushed: bool = True,
+        broadcasting: bool = False,
+        offsets: Offsets | None = None,
+    ) -> None:
+        self.session = session
+        self.group = checked_group(group)
+        self._pushed = pushed
+        self._broadcasting = broadcasting
+        self._starting = StartingPoint.of(begin)
+        self._offsets = offsets or BrokerOffsets(session, group, self._starting)
+        self._hold = hold
+        self._subscriptions: dict[str, Subscription] = {}
+        self._joined = False
+        locks = HandoverLocks(session.remote, group, session.client_id, session.routes.master_of)
+        self._locks: Locks = NoLocks() if broadcasting else locks
+        self._ownership = owner = Ownership(
+            session, self._locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
+        )
+        self._shares: Shares
+        if broadcasting:
+            self._shares = WholeShares()
+        elif strategy == STICKY:
+            self._shares = ClaimedShares(
+                locks, group, session.client_id, owner.leave, lambda: owner.leaving, lambda: owner.queues
+            )
+        else:
+            self._shares = ComputedShares(strategy, group, session.client_id)
+        self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
+        self.doubles = DoubleWatch(session, group)
+        if pushed and not broadcasting:
+            self.subscribe(RETRY_PREFIX + group, "*")
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues held now, in Java's order, without those of the group's retry topic."""
+        return [queue for queue in self._ownership.queues if not queue.topic.startswith(RETRY_PREFIX)]
+
+    @property
+    def holdings(self) -> list[H]:
+        return self._ownership.holdings
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that should be held is."""
+        return self.rebalancer.looked and self._shares.settled and not self._ownership.wanted
+
+    def subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
+        self._subscriptions[topic] = subscription(
+            topic, expression, version=time.time_ns() // 1_000_000, expression_type=expression_type
+        )
+        if self._joined:
+            self.session.spawn(self._tell(topic))
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        return list(self._subscriptions.values())
+
+    def subscription(self, topic: str) -> Subscription:
+        return self._subscriptions[topic]
+
+    def in_order(self) -> None:
+        """Consume in order: a queue is read under the broker's lock of the group's own name, and never without it."""
+        if isinstance(self._locks, HandoverLocks):
+            self._locks.in_order()
+            self._ownership.in_order = True
+
+    async def join(self) -> None:
+        """Tell the brokers, and begin to rebalance. Returns when every broker that could be reached knows."""
+        if all(topic.startswith(RETRY_PREFIX) for topic in self._subscriptions):
+            raise StateError("no topic is subscribed: call subscribe(topic) first")
+        self._joined = True
+        session = self.session
+        session.consuming(self._heartbeat)
+        session.on(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+        session.routes.on_change.append(lambda old, new: self.rebalancer.soon())
+        for topic in list(self._subscriptions):
+            await self._find_route(topic)
+        await session.beat()
+        session.spawn(self._commit_for_ever())
+        session.spawn(session.every(session.intervals.renew_locks, self._renew))
+        session.spawn(self.doubles.watch())
+        self.rebalancer.start()
+
+    async def leave(self) -> None:
+        """Let everything go, properly: nothing is handed out any more, what runs ends, offsets are committed."""
+        await self.rebalancer.stop()
+        await self._ownership.give_up_all()
+        await self._shares.give_up()
+
+    def retake(self, queues: Iterable[MessageQueue]) -> None:
+        """Let queues go, properly, and take them anew."""
+        self._ownership.leave(queues)
+
+    async def commit(self, holding: H) -> None:
+        """Store how far the queue is, and wait for the answer. Never backwards."""
+        await commit(self._offsets, holding)
+
+    async def commit_all(self) -> None:
+        await commit_all(self._offsets, self._ownership.holdings)
+
+    async def _tell(self, topic: str) -> None:
+        """The brokers learn of a new subscription, those that have its topic among them."""
+        await self._find_route(topic)
+        await self.session.beat()
+        self.rebalancer.soon()
+
+    async def _find_route(self, topic: str) -> None:
+        try:
+            await self.session.routes.get(topic)
+        except RemoteError as error:
+            level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+            log.log(level, "topic %s cannot be read yet: %s", topic, error)
+
+    async def _begin(self, queues: Collection[MessageQueue]) -> list[H]:
+        """The holdings of queues that are ours now. One whose offset cannot be read is left out, to be tried again."""
+        # in order, Java members too take the lock and let it go when they have committed
+        until_still = self.rebalancer.mixed and not self._ownership.in_order
+        starts = await self._offsets.find(queues, until_still=until_still)
+        return [self._hold(queue, start) for queue, start in starts.items()]
+
+    async def _renew(self) -> None:
+        await asyncio.gather(self._ownership.renew(), self._shares.renew())
+
+    async def _commit_for_ever(self) -> None:
+        """What was consumed and is not committed yet comes twice after a kill, so the time between is short."""
+        while True:
+            gentle = len(self._ownership.queues) / COMMITS_PER_SECOND
+            await asyncio.sleep(min(self.session.intervals.commit, max(COMMIT_AT_MOST_EVERY, gentle)))
+            await self.commit_all()
+
+    async def _members_changed(self, command: Command) -> None:
+        self.rebalancer.soon()
+        if self.rebalancer.mixed:
+            # a Java member reads the offset of a queue at once, whether its last holder has let it go or not
+            await self.commit_all()
+
+    def _heartbeat(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_PASSIVELY" if self._pushed else "CONSUME_ACTIVELY",
+            message_model=(MessageModel.BROADCASTING if self._broadcasting else MessageModel.CLUSTERING).value,
+            consume_from_where=self._starting.where.value,
+            subscription_data_set=list(self._subscriptions.values()),
+        )

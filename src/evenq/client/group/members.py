@@ -1,0 +1,71 @@
+"""Who is in the group: asked from every master that has the subscribed topics, used when they agree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from evenq.client.net.remote import Remote
+from evenq.errors import RemoteError
+from evenq.model import java_order
+
+__all__ = ["Members"]
+
+log = logging.getLogger(__name__)
+
+# A member that comes or goes tells the brokers one after the other; they agree again after a few milliseconds.
+PATIENCE = 5
+PAUSE = 0.1
+# What the connections of evenq members say of themselves; the C++ library for Python says CPP.
+LANGUAGE = "PYTHON"
+
+
+class Members:
+    """The member list of one group."""
+
+    def __init__(self, remote: Remote, group: str) -> None:
+        self._remote = remote
+        self._group = group
+
+    async def ask(self, masters: Iterable[str]) -> list[str] | None:
+        """The members in Java's order, or None when no master answers.
+
+        Masters that differ are asked again, for half a second at most; then whoever is known to one of them counts.
+        A master that does not answer has no say.
+        """
+        addresses = sorted(set(masters))
+        answers: list[frozenset[str]] = []
+        for _ in range(PATIENCE):
+            replies = await asyncio.gather(*map(self._ask_one, addresses))
+            answers = [reply for reply in replies if reply is not None]
+            if len(set(answers)) <= 1:
+                break
+            await asyncio.sleep(PAUSE)
+        else:
+            log.info("the masters differ on the members of %s; taking all %s", self._group, [*map(sorted, answers)])
+        if not answers:
+            return None
+        return sorted(frozenset().union(*answers), key=java_order)
+
+    async def has_strangers(self, masters: Iterable[str]) -> bool:
+        """Whether somebody in the group is no evenq member, and so takes no hand-over locks.
+
+        The first master that knows the group tells; where none does, it is taken to be so, which is the safe side.
+        """
+        for address in sorted(set(masters)):
+            try:
+                connected = await self._remote.connected(address, self._group)
+            except RemoteError as error:
+                log.warning("%s does not tell the connections of %s: %s", address, self._group, error)
+                continue
+            if connected is not None:
+                return any(member.language != LANGUAGE for member in connected.connection_set)
+        return True
+
+    async def _ask_one(self, address: str) -> frozenset[str] | None:
+        try:
+            return frozenset(await self._remote.members(address, self._group))
+        except RemoteError as error:
+            log.warning("%s does not tell the members of %s: %s", address, self._group, error)
+            return None

@@ -1,0 +1,206 @@
+"""Which queues are ours, step by step: wanted, held, leaving, gone.
+
+::
+
+    (not ours) ──gain──▶ wanted ──locked, offset read──▶ held ──lose──▶ leaving ──committed, unlocked──▶ (not ours)
+                            └────────lose────────▶ (not ours)
+
+A queue is read only while it is held. The lock is taken before the offset is read, and given back after the offset
+is committed, so a queue that changes hands between two members of evenq is read by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Generic
+
+from evenq.balance import Plan
+from evenq.client.group.handover import Locks
+from evenq.client.group.held import LOCK_LOST, H
+from evenq.client.net.session import Session
+from evenq.errors import RemoteError
+from evenq.model import MessageQueue
+
+__all__ = ["Ownership"]
+
+log = logging.getLogger(__name__)
+
+# How often a lock that another member still has is asked for again, and how long at most.
+CLAIM_PAUSE = 0.05
+CLAIM_LIMIT = 30.0
+# The only member of a group waits for no living one: the lock is what a crash before its time left behind.
+ALONE_LIMIT = 1.0
+# Queues that are left within so many seconds are unlocked by one request.
+UNLOCK_TOGETHER = 0.003
+
+
+class Ownership(Generic[H]):
+    """Carries plans out.
+
+    ``begin`` makes the holdings of queues that are locked, those that it can; ``ended`` is called when one is gone.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        locks: Locks,
+        begin: Callable[[Collection[MessageQueue]], Awaitable[Collection[H]]],
+        commit: Callable[[H], Awaitable[None]],
+        *,
+        started: Callable[[H], None],
+        ended: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._locks = locks
+        self._begin = begin
+        self._commit = commit
+        self._started = started
+        self._ended = ended
+        self._clock = clock
+        # wanted since when
+        self._wanted: dict[MessageQueue, float] = {}
+        self._held: dict[MessageQueue, H] = {}
+        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._claiming: asyncio.Task[None] | None = None
+        self._alone = False
+        # whether a queue without a lock must not be read at all
+        self.in_order = False
+        # queues that have been left and are about to be unlocked, and the event that says so
+        self._unlocking: list[MessageQueue] = []
+        self._unlocked = asyncio.Event()
+        # a broker serves requests side by side: one that keeps a lock must not overtake the one that gives it back
+        self._at_broker = asyncio.Lock()
+
+    @property
+    def holdings(self) -> list[H]:
+        return list(self._held.values())
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What is held now, in Java's order."""
+        return sorted(self._held)
+
+    def held(self, topic: str) -> set[MessageQueue]:
+        return {queue for queue in (*self._held, *self._wanted) if queue.topic == topic}
+
+    def carry_out(self, plan: Plan) -> None:
+        for queue in plan.lose:
+            self._wanted.pop(queue, None)
+            holding = self._held.pop(queue, None)
+            if holding is not None:
+                self._leaving[queue] = self._session.spawn(self._leave(holding))
+        now = self._clock()
+        for queue in plan.gain:
+            # one that is still leaving is looked at again when it is gone
+            if queue not in self._leaving:
+                self._wanted[queue] = now
+        if self._wanted and (self._claiming is None or self._claiming.done()):
+            self._claiming = self._session.spawn(self._claim())
+
+    @property
+    def wanted(self) -> list[MessageQueue]:
+        """What is to be held and is not yet."""
+        return list(self._wanted)
+
+    @property
+    def leaving(self) -> list[MessageQueue]:
+        """What was lost and is not let go yet."""
+        return list(self._leaving)
+
+    def leave(self, queues: Iterable[MessageQueue]) -> None:
+        self.carry_out(Plan(lose=tuple(queues)))
+
+    def members_are(self, members: list[str], gone: Iterable[str]) -> None:
+        """A dead member cannot give its locks back; the survivor with the lowest id does it in its name."""
+        self._alone = members == [self._session.client_id]
+        if gone and members and members[0] == self._session.client_id:
+            everything = [queue for route in self._session.routes.all() for queue in route.readable]
+            for owner in gone:
+                self._session.spawn(self._locks.release(everything, owner=owner))
+
+    async def renew(self) -> None:
+        """Keep the locks of what we hold or are still letting go."""
+        async with self._at_broker:
+            now = self._clock()
+            kept, lost = await self._locks.renew([*self._held, *self._leaving])
+        for queue, holding in self._held.items():
+            if queue in kept:
+                holding.locked_at = now
+            elif queue in lost:
+                holding.locked_at = LOCK_LOST
+                log.warning("the lock on %s was not renewed: another member has it, and may begin to read it", queue)
+        if self.in_order:
+            # taken anew when the lock can be had again, at the offset where the other one will be then
+            self.leave([queue for queue in self._held if queue in lost])
+
+    async def give_up_all(self) -> None:
+        """Let everything go, properly, and wait for it."""
+        self._wanted.clear()
+        self.leave(self.queues)
+        await asyncio.gather(*self._leaving.values())
+
+    async def _claim(self) -> None:
+        """Ask for the locks of all wanted queues until each is held or no longer wanted."""
+        while self._wanted:
+            asked = dict(self._wanted)
+            now = self._clock()
+            granted = await self._locks.take(asked)
+            await self._take(granted | self._late(asked, granted), now)
+            if self._wanted:
+                await asyncio.sleep(CLAIM_PAUSE)
+
+    def _late(self, asked: Mapping[MessageQueue, float], granted: set[MessageQueue]) -> set[MessageQueue]:
+        """The queues whose locks were waited for long enough: better twice than not at all, unless in order."""
+        if self.in_order:
+            return set()
+        limit = ALONE_LIMIT if self._alone else CLAIM_LIMIT
+        late = {queue for queue, since in asked.items() if self._clock() - since > limit} - granted
+        for queue in late:
+            log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
+        return late
+
+    async def _take(self, locked: set[MessageQueue], now: float) -> None:
+        """Begin with the queues whose locks are ours; what was lost meanwhile is let go again."""
+        for holding in await self._begin([queue for queue in locked if queue in self._wanted]):
+            if self._wanted.pop(holding.queue, None) is not None:
+                holding.locked_at = now
+                self._held[holding.queue] = holding
+                self._started(holding)
+        await self._locks.release(locked - self._held.keys() - self._wanted.keys())
+
+    async def _leave(self, holding: H) -> None:
+        holding.drop()
+        if not await holding.drained(self._session.timeouts.drain):
+            log.warning(
+                "%s is let go while %d messages are still being consumed after %.0f s: they will be seen twice",
+                holding.queue,
+                holding.in_hand,
+                self._session.timeouts.drain,
+            )
+        try:
+            if not (self.in_order and holding.locked_at == LOCK_LOST):
+                # else another member may be further on by now
+                await self._commit(holding)
+        except RemoteError as error:
+            log.warning("the last offset of %s was not committed: %s", holding.queue, error)
+        await self._unlock(holding.queue)
+        self._ended()
+
+    async def _unlock(self, queue: MessageQueue) -> None:
+        """Unlock, together with others that end at about the same time: one request a broker."""
+        self._unlocking.append(queue)
+        if len(self._unlocking) == 1:
+            await asyncio.sleep(UNLOCK_TOGETHER)
+            queues, self._unlocking = self._unlocking, []
+            self._unlocked, done = asyncio.Event(), self._unlocked
+            async with self._at_broker:
+                await self._locks.release(queues)
+                for gone in queues:
+                    self._leaving.pop(gone, None)
+            done.set()
+        else:
+            await self._unlocked.wait()

@@ -1,0 +1,141 @@
+"""The rebalance loop: when to look, what to compare, and the plan that comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from evenq.balance import Plan, plan
+from evenq.client.group.members import Members
+from evenq.client.group.shares import Shares
+from evenq.client.net.session import Session
+from evenq.errors import EvenqError, RemoteError
+from evenq.model import MessageQueue
+
+__all__ = ["Owner", "Rebalancer"]
+
+log = logging.getLogger(__name__)
+
+# Several notices of one change come within a few milliseconds of each other, one from each broker.
+COALESCE = 0.02
+JITTER = 0.02
+# A topic without a route is asked for again after so long: it may be made by the first message to it.
+MISSING_PAUSE = 1.0
+# Shares that are not settled yet are looked at again after so long.
+UNSETTLED_PAUSE = 0.03
+
+
+class Owner(Protocol):
+    """Who carries plans out. ``held`` are the queues it has or is about to have; ``carry_out`` must not wait long."""
+
+    def held(self, topic: str) -> set[MessageQueue]: ...
+    def carry_out(self, plan: Plan) -> None: ...
+    def members_are(self, members: list[str], gone: Iterable[str]) -> None: ...
+
+
+class Rebalancer:
+    """Every 20 s, on every notice and on every change of a topic's queues: compare what is held with what should be."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        shares: Shares,
+        topics: Callable[[], Iterable[str]],
+        owner: Owner,
+        *,
+        random: random.Random | None = None,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._shares = shares
+        self._topics = topics
+        self._owner = owner
+        self._random = random or _random
+        self._members = Members(session.remote, group)
+        self._known: set[str] = set()
+        # whether members of other make are in the group: they take no hand-over locks
+        self.mixed = False
+        self._due = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        # plans that had something to do, newest last; for listeners and for people who ask why
+        self.on_plan: list[Callable[[Plan], None]] = []
+        self.rounds = 0
+        # whether a look has come to its end: before that nothing is known of what should be held
+        self.looked = False
+
+    def soon(self) -> None:
+        """Something may have changed: look again at once."""
+        self._due.set()
+
+    def start(self) -> None:
+        self._task = self._session.spawn(self._run())
+        self.soon()
+
+    async def stop(self) -> None:
+        """No plan is made any more. One that is being made is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._session.intervals.rebalance):
+                    await self._due.wait()
+                await asyncio.sleep(COALESCE + self._random.random() * JITTER)
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self.once()
+            except EvenqError as error:
+                log.warning("group %s could not be rebalanced now: %s", self._group, error)
+
+    async def once(self) -> None:
+        """One look at every topic of the subscription."""
+        self.rounds += 1
+        routes = []
+        for topic in self._topics():
+            try:
+                routes.append(await self._session.routes.get(topic))
+            except RemoteError as error:
+                log.debug("topic %s has no queues for group %s now: %s", topic, self._group, error)
+                self._again(MISSING_PAUSE)
+        masters = {address for route in routes for address in route.masters.values()}
+        members = await self._ask_members(masters)
+        if members is None:
+            return
+        if set(members) != self._known:
+            self.mixed = await self._members.has_strangers(masters)
+        self._owner.members_are(members, self._known - set(members))
+        self._known = set(members)
+        for topic, target in (await self._shares.targets(routes, members, mixed=self.mixed)).items():
+            self._apply(plan(self._owner.held(topic), target))
+        self.looked = True
+        if not self._shares.settled:
+            self._again(UNSETTLED_PAUSE)
+
+    def _again(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.soon)
+
+    def _apply(self, todo: Plan) -> None:
+        if todo:
+            log.info("group %s, member %s: %s", self._group, self._session.client_id, todo)
+            for listener in self.on_plan:
+                listener(todo)
+        self._owner.carry_out(todo)
+
+    async def _ask_members(self, masters: set[str]) -> list[str] | None:
+        members = await self._members.ask(masters)
+        if members is None or self._session.client_id in members:
+            return members
+        # A broker forgot us, or has not heard of us yet. Without a heartbeat we would give everything up.
+        await self._session.beat()
+        return await self._members.ask(masters)
+
+
+_random = random.Random()

@@ -1,0 +1,88 @@
+"""Telling listeners of changes, one after the other and outside of what changed: they may take their time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from evenq.balance import Plan
+from evenq.client.calling import is_async
+from evenq.client.net.session import Session
+from evenq.errors import RemoteError
+from evenq.model import MessageQueue
+
+__all__ = ["AssignmentListener", "QueuesListener", "Watch"]
+
+log = logging.getLogger(__name__)
+
+# Called with a topic, all its queues, and those of them that are this member's from now on.
+AssignmentListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Awaitable[None] | None]
+# Called with a topic and the queues that it has now.
+QueuesListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
+
+
+class Watch:
+    """The listeners of one consumer. Plain functions run in a thread, so that they may call the consumer."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._on_assignment: list[AssignmentListener] = []
+        self._on_queues: list[tuple[str, QueuesListener]] = []
+        self._calls: asyncio.Queue[tuple[Callable[..., Any], tuple[object, ...]]] = asyncio.Queue()
+        self._started = False
+
+    def on_assignment(self, listener: AssignmentListener) -> None:
+        self._on_assignment.append(listener)
+
+    def on_queues(self, topic: str, listener: QueuesListener) -> None:
+        if self._started:
+            self._session.spawn(self._look(topic, listener))
+        else:
+            self._on_queues.append((topic, listener))
+
+    def start(self) -> None:
+        self._started = True
+        self._session.spawn(self._call_for_ever())
+        for topic, listener in self._on_queues:
+            self._session.spawn(self._look(topic, listener))
+
+    def planned(self, plan: Plan) -> None:
+        """A plan, which is about one topic, is about to be carried out."""
+        topic = (*plan.lose, *plan.gain)[0].topic
+        route = self._session.routes.known(topic)
+        everything = sorted(route.readable) if route is not None else []
+        mine = sorted((*plan.keep, *plan.gain))
+        for listener in self._on_assignment:
+            self._calls.put_nowait((listener, (topic, everything, mine)))
+
+    async def _look(self, topic: str, listener: QueuesListener) -> None:
+        """Look at the topic's queues now and then, for the first time a little sooner."""
+        known = await self._queues(topic)
+        pause = self._session.intervals.first_look
+        while True:
+            await asyncio.sleep(pause)
+            pause = self._session.intervals.routes
+            found = await self._queues(topic)
+            if found is not None and found != known:
+                known = found
+                self._calls.put_nowait((listener, (topic, found)))
+
+    async def _queues(self, topic: str) -> list[MessageQueue] | None:
+        try:
+            return sorted((await self._session.routes.refresh(topic)).readable)
+        except RemoteError as error:
+            log.warning("the queues of topic %s are not known now: %s", topic, error)
+            return None
+
+    async def _call_for_ever(self) -> None:
+        while True:
+            listener, arguments = await self._calls.get()
+            try:
+                if is_async(listener):
+                    await listener(*arguments)
+                else:
+                    await asyncio.to_thread(listener, *arguments)
+            except Exception:
+                log.exception("a listener failed")

@@ -1,0 +1,207 @@
+"""Routes: which brokers have a topic, and with which queues. Asked of the name servers, kept, refreshed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeVar
+
+from evenq.balance import PublishRoute
+from evenq.client.net.connections import Connections
+from evenq.client.net.remote import checked
+from evenq.errors import ArgumentError, ConnectError, RemoteError, TopicNotFound
+from evenq.model import MessageQueue, java_order
+from evenq.protocol.bodies import ClusterInfo, TopicRoute
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.command import Command
+from evenq.protocol.headers import Header, RouteRequest
+
+__all__ = ["DEFAULT_TOPIC", "NameServers", "Route", "Routes"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEFAULT_TOPIC = "TBW102"
+MASTER = 0
+WRITE, READ = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one topic is: its queues to write to and to read from, and the addresses of its brokers."""
+
+    topic: str
+    writable: PublishRoute
+    readable: tuple[MessageQueue, ...]
+    # broker name -> broker id -> address; id 0 is the master
+    addresses: Mapping[str, Mapping[int, str]]
+
+    @classmethod
+    def of(cls, topic: str, answer: TopicRoute, *, queues_at_most: int | None = None) -> Route:
+        """Read a name server's answer. ``queues_at_most`` is for a topic that will be made after the default one."""
+        addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in answer.broker_datas}
+        masters = {name for name, ids in addresses.items() if MASTER in ids}
+        layout = sorted(
+            (data for data in answer.queue_datas if data.broker_name in addresses),
+            key=lambda data: java_order(data.broker_name),
+        )
+
+        def queues(counts: Sequence[tuple[str, int]]) -> tuple[MessageQueue, ...]:
+            limit = queues_at_most if queues_at_most is not None else 1 << 30
+            return tuple(MessageQueue(topic, broker, n) for broker, count in counts for n in range(min(count, limit)))
+
+        ordered = _order_conf(answer.order_topic_conf)
+        writable = ordered or [
+            (data.broker_name, data.write_queue_nums)
+            for data in layout
+            if data.perm & WRITE and data.broker_name in masters
+        ]
+        readable = [(data.broker_name, data.read_queue_nums) for data in layout if data.perm & READ]
+        return cls(topic, PublishRoute.of(queues(writable)), queues(readable), addresses)
+
+    def address(self, broker: str, broker_id: int = MASTER) -> str:
+        """The address of a broker: the replica asked for, else the master, else any."""
+        ids = self.addresses.get(broker)
+        if not ids:
+            raise ConnectError(broker, f"the route of topic {self.topic!r} has no such broker; it may have gone")
+        return ids.get(broker_id) or ids.get(MASTER) or next(iter(ids.values()))
+
+    @property
+    def masters(self) -> dict[str, str]:
+        """Broker name -> address of its master."""
+        return {name: ids[MASTER] for name, ids in self.addresses.items() if MASTER in ids}
+
+
+def _order_conf(text: str | None) -> list[tuple[str, int]]:
+    """Read ``broker-a:8;broker-b:8``, the fixed layout of an ordered topic."""
+    if not text:
+        return []
+    return [(broker, int(count)) for broker, _, count in (part.partition(":") for part in text.split(";") if part)]
+
+
+class NameServers:
+    """A list of name servers: one is asked until it fails, then the next."""
+
+    def __init__(self, addresses: Sequence[str], connections: Connections, timeout: float = 3.0) -> None:
+        if not addresses:
+            raise ArgumentError("namesrv", addresses, "give at least one host:port")
+        self.addresses = tuple(addresses)
+        self._connections = connections
+        self._timeout = timeout
+        self._current = 0
+
+    async def ask(self, code: RequestCode, header: Header | None = None) -> Command:
+        errors: list[str] = []
+        for step in range(len(self.addresses)):
+            index = (self._current + step) % len(self.addresses)
+            address = self.addresses[index]
+            command = Command(code, ext=header.to_ext() if header is not None else {})
+            try:
+                answer = await self._connections.request(address, command, self._timeout)
+            except RemoteError as error:
+                errors.append(str(error))
+                continue
+            self._current = index
+            return checked(address, code, answer)
+        raise ConnectError("; ".join(self.addresses), f"no name server answers: {'; '.join(errors)}")
+
+    async def route(self, topic: str) -> TopicRoute:
+        answer = await self.ask(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest(topic=topic, accept_standard_json_only=True)
+        )
+        return TopicRoute.decode(answer.body)
+
+    async def cluster(self) -> ClusterInfo:
+        return ClusterInfo.decode((await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+
+class Routes:
+    """The routes that one client uses. Many callers that miss the same topic share one question.
+
+    ``wire_name`` is what the name servers call a topic, where that is not what the client calls it.
+    """
+
+    def __init__(self, name_servers: NameServers, wire_name: Callable[[str], str] = str) -> None:
+        self._name_servers = name_servers
+        self._wire_name = wire_name
+        self._known: dict[str, Route] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        # called with (old, new) when the route of a topic is no longer what it was
+        self.on_change: list[Callable[[Route | None, Route], None]] = []
+
+    def known(self, topic: str) -> Route | None:
+        return self._known.get(topic)
+
+    async def get(self, topic: str) -> Route:
+        return self._known.get(topic) or await self.refresh(topic)
+
+    async def get_for_send(self, topic: str, queues_at_most: int) -> Route:
+        """The route to send by. A topic that does not exist gets the default topic's: the broker will make it."""
+        route = self._known.get(topic)
+        if route is not None:
+            return route
+        try:
+            return await self.refresh(topic)
+        except TopicNotFound as missing:
+            try:
+                answer = await self._shared(("default", DEFAULT_TOPIC), self._name_servers.route)
+            except TopicNotFound:
+                raise missing from None
+            return Route.of(topic, answer, queues_at_most=queues_at_most)
+
+    async def refresh(self, topic: str) -> Route:
+        """Ask the name server now, and keep the answer."""
+        return await self._shared(("route", topic), self._ask)
+
+    async def _shared(self, key: tuple[str, str], ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+        """What ``ask`` finds out; all who want the same at the same time wait for one answer."""
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(ask(key[1]))
+            task.add_done_callback(lambda done: self._asking.pop(key, None))
+        # a caller that gives up must not take the answer from the others
+        found: T = await asyncio.shield(task)
+        return found
+
+    async def refresh_all(self) -> None:
+        """Ask for every topic in use. What cannot be refreshed now stays as it was, except topics that are gone."""
+        for topic in list(self._known):
+            try:
+                await self.refresh(topic)
+            except TopicNotFound:
+                self._known.pop(topic, None)
+                log.warning("topic %s has no route any more", topic)
+            except RemoteError as error:
+                log.warning("route of topic %s could not be refreshed: %s", topic, error)
+
+    def all(self) -> list[Route]:
+        return list(self._known.values())
+
+    def masters(self) -> dict[str, str]:
+        """Broker name -> master address, over all routes in use."""
+        return dict(chain.from_iterable(route.masters.items() for route in self._known.values()))
+
+    def master_of(self, broker: str) -> str:
+        address = self.masters().get(broker)
+        if address is None:
+            raise ConnectError(broker, "no route in use has such a broker; it may have gone")
+        return address
+
+    def address_of(self, queue: MessageQueue, broker_id: int = MASTER) -> str:
+        route = self._known.get(queue.topic)
+        if route is None:
+            raise ConnectError(queue.broker, f"there is no route for topic {queue.topic!r}")
+        return route.address(queue.broker, broker_id)
+
+    async def _ask(self, topic: str) -> Route:
+        new = Route.of(topic, await self._name_servers.route(self._wire_name(topic)))
+        old = self._known.get(topic)
+        self._known[topic] = new
+        if new != old:
+            for listener in self.on_change:
+                listener(old, new)
+        return new

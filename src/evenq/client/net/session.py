@@ -1,0 +1,196 @@
+"""One client: its id, its connections and routes, its heartbeats, and the requests that brokers make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from evenq.client.net.acl import Credentials
+from evenq.client.net.address import local_ip, name_servers
+from evenq.client.net.connection import Connection
+from evenq.client.net.connections import Connections
+from evenq.client.net.remote import Remote
+from evenq.client.net.routes import NameServers, Route, Routes
+from evenq.client.net.tls import TlsLike, tls_context
+from evenq.client.settings import Intervals, Timeouts
+from evenq.errors import ArgumentError, EvenqError, RemoteError, StateError
+from evenq.protocol.bodies import ConsumerData, Heartbeat, ProducerData
+from evenq.protocol.codes import RequestCode, ResponseCode, name_of
+from evenq.protocol.command import Command
+from evenq.protocol.names import with_namespace
+
+__all__ = ["Answer", "Session", "client_id"]
+
+log = logging.getLogger(__name__)
+
+Answer = Callable[[Command], Awaitable[Command | None]]
+
+_made = itertools.count(1)
+
+
+def client_id(peer: str, instance: str | None) -> str:
+    """``address@instance``, as Java makes it. With an instance name it is the same after a restart."""
+    if instance is not None and (not instance or instance.split() != [instance]):
+        raise ArgumentError("instance", instance, "give a name without spaces, unique among the group's members here")
+    return f"{local_ip(peer)}@{instance or f'{os.getpid()}#{time.time_ns():x}#{next(_made)}'}"
+
+
+class Session:
+    """The shared ground of one producer or consumer. Lives in one event loop, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        instance: str | None = None,
+        timeouts: Timeouts | None = None,
+        intervals: Intervals | None = None,
+        tls: TlsLike = None,
+        credentials: Credentials | None = None,
+        namespace: str = "",
+    ) -> None:
+        servers = name_servers(namesrv)
+        credentials = credentials or Credentials.from_environment(os.environ)
+        self.client_id = client_id(servers[0], instance)
+        self.timeouts = timeouts or Timeouts()
+        self.intervals = intervals or Intervals()
+        self.namespace = namespace
+        self.connections = Connections(
+            self._on_request,
+            tls=tls_context(tls),
+            sign=credentials.sign if credentials else None,
+            connect_timeout=self.timeouts.connect,
+            on_open=self._on_open,
+        )
+        self.name_servers = NameServers(servers, self.connections, self.timeouts.request)
+        self.routes = Routes(self.name_servers, self.wire_name)
+        self.remote = Remote(self.connections, self.timeouts.request)
+        # what the heartbeat says of us
+        self._producer_groups: set[str] = set()
+        self._consumer: Callable[[], ConsumerData] | None = None
+        # request code -> who answers it
+        self._answers: dict[int, Answer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to do by itself what is due every now and then. Needs the running loop."""
+        self.routes.on_change.append(self._on_route)
+        self.spawn(self.every(self.intervals.heartbeat, self.beat))
+        self.spawn(self.every(self.intervals.routes, self.routes.refresh_all))
+
+    async def close(self) -> None:
+        """Leave every broker, then cut the connections. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._leave()
+        self.connections.close()
+        # one turn of the loop, so that the transports see their close before the loop itself may end
+        await asyncio.sleep(0)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def wire_name(self, name: str) -> str:
+        """A topic or group as brokers know it: with the namespace, where this client is in one."""
+        return with_namespace(self.namespace, name)
+
+    def check_open(self, what: str) -> None:
+        if self._closed:
+            raise StateError(f"this {what} is closed: make a new one")
+
+    def producing(self, group: str) -> None:
+        self._producer_groups.add(group)
+
+    def consuming(self, data: Callable[[], ConsumerData]) -> None:
+        self._consumer = data
+
+    def on(self, code: RequestCode, answer: Answer) -> None:
+        """Let ``answer`` serve what brokers ask under ``code``."""
+        self._answers[code] = answer
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run in the background until it ends or the session is closed; a failure is logged, never silent."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except EvenqError as error:
+                log.warning("%s: %s", getattr(work, "__qualname__", work), error)
+
+    async def beat(self) -> None:
+        """One heartbeat to every master that the routes in use know, all at once."""
+        if self._producer_groups or self._consumer:
+            await asyncio.gather(*map(self._beat_one, self.routes.masters().values()))
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producer_groups)],
+            consumer_data_set=[self._consumer()] if self._consumer else [],
+        )
+
+    def _on_route(self, old: Route | None, new: Route) -> None:
+        """A broker that we have just heard of must hear of us."""
+        if old is None or new.masters.keys() - old.masters.keys():
+            self.spawn(self.beat())
+
+    async def _beat_one(self, address: str) -> None:
+        try:
+            await self.remote.heartbeat(address, self.heartbeat())
+        except RemoteError as error:
+            log.warning("no heartbeat to %s: %s", address, error)
+
+    async def _leave(self) -> None:
+        """Unregister where a connection is up: a broker that cannot be reached notices by itself."""
+        consumer = self._consumer().group_name if self._consumer else None
+        groups = [(group, None) for group in sorted(self._producer_groups)] + ([(None, consumer)] if consumer else [])
+        leaving = [
+            self.remote.unregister(address, self.client_id, producer_group=producer, consumer_group=member)
+            for address in set(self.routes.masters().values())
+            if self.connections.live(address)
+            for producer, member in groups
+        ]
+        for outcome in await asyncio.gather(*leaving, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                log.debug("could not unregister: %s", outcome)
+
+    def _on_open(self, address: str) -> None:
+        """A broker forgets its clients when their connection closes, so a new connection begins with a heartbeat."""
+        known = self._producer_groups or self._consumer
+        if known and not self._closed and address not in self.name_servers.addresses:
+            self.spawn(self._beat_one(address))
+
+    async def _on_request(self, connection: Connection, command: Command) -> Command | None:
+        answer = self._answers.get(command.code)
+        if answer is None:
+            log.debug("%s asks %s, which this client does not serve", connection.address, name_of(command.code))
+            return command.reply(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{name_of(command.code)} is not served by this client"
+            )
+        try:
+            return await answer(command)
+        except EvenqError as error:
+            log.warning("%s asked %s: %s", connection.address, name_of(command.code), error)
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a background task of client %s failed", self.client_id, exc_info=task.exception())

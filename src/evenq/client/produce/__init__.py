@@ -1,0 +1,1 @@
+"""Sending: messages packed, queues chosen, tries made, receipts read."""

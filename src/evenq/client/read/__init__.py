@@ -1,0 +1,1 @@
+"""Pulling messages of a queue: requests that overlap, answers in order, records unpacked."""

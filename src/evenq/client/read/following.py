@@ -1,0 +1,171 @@
+"""Following a queue: every message from an offset on, for ever, as chunks of records.
+
+Up to where the queue is known to reach, several pulls are in flight at the offsets that must come next. At its end a
+single one waits at the broker for what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+from evenq.client.net.session import Session
+from evenq.client.read.flight import Flight, Launcher, abandon
+from evenq.client.read.pull import Pulled
+from evenq.client.read.reading import MOST, Chunk, Pace
+from evenq.errors import RemoteError
+from evenq.model import MessageQueue
+from evenq.protocol.bodies import Subscription
+
+__all__ = ["Follower"]
+
+log = logging.getLogger(__name__)
+
+# Seconds before a pull that failed is sent again: twice as long each time, up to the last.
+FIRST_PAUSE = 0.1
+LAST_PAUSE = 3.0
+# A broker that answers at once that there is nothing, though it may wait, is asked again after so long.
+EMPTY_PAUSE = 0.1
+
+
+class Follower:
+    """Reads one queue of a topic from ``offset`` on.
+
+    ``room`` says how many more offsets may be asked for now, beside the one pull that is always allowed. ``pace`` is
+    shared by all who read from the same broker. ``alive`` is called whenever pulls are sent.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        subscription: Callable[[], Subscription],
+        pace: Pace,
+        room: Callable[[], int],
+        alive: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._queue = queue
+        self._subscription = subscription
+        self._pace = pace
+        self._room = room
+        self._alive = alive
+        self._clock = clock
+        # when a pull was last sent that may wait at the broker
+        self._asked_at = 0.0
+        self._launcher = self._make_launcher(subscription())
+        self._flying: deque[Flight] = deque()
+        # the offset that the next new pull asks for, and the first one that the queue is not known to have
+        self._next = offset
+        self._end = offset
+
+    @property
+    def end(self) -> int:
+        """The first offset that the queue is not known to have."""
+        return self._end
+
+    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+        """What the queue holds, chunk after chunk, without a gap: each begins where the one before ended.
+
+        The one exception is an offset that the queue does not hold: then comes an empty chunk that lies where the
+        broker says to go on, which may be further back. A chunk is also empty where a filter let nothing through.
+        """
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                self._alive()
+                await self._launch()
+                flight = self._flying.popleft()
+                try:
+                    came = await flight.landed()
+                except RemoteError as error:
+                    log.warning("pull from %s at %d: %s; again in %.1f s", self._queue, flight.start, error, pause)
+                    self._go_to(flight.start)
+                    await self._recover(pause)
+                    pause = min(LAST_PAUSE, pause * 2)
+                    continue
+                pause = FIRST_PAUSE
+                chunk = await self._accept(flight, came)
+                if chunk is not None:
+                    yield chunk
+        finally:
+            abandon(self._flying)
+
+    async def _launch(self) -> None:
+        """Send as many pulls as there is use and room for, or one that waits where nothing is known to be there."""
+        wanted = self._subscription()
+        if wanted is not self._wanted:
+            self._launcher = self._make_launcher(wanted)
+        flying, pace = self._flying, self._pace
+        while self._next < self._end and self._may_launch():
+            stop = min(self._end, self._next + pace.next_span())
+            flying.append(await self._launcher.launch(self._next, stop))
+            self._next = stop
+        if not flying:
+            self._asked_at = self._clock()
+            flying.append(await self._launcher.launch(self._next, self._next + MOST, held=True))
+
+    def _may_launch(self) -> bool:
+        flying = self._flying
+        if not flying:
+            return True
+        if len(flying) >= self._pace.window or self._next - flying[0].start >= self._room():
+            return False
+        return len(flying) < 2 or not self._launcher.crowded
+
+    async def _accept(self, flight: Flight, came: Pulled) -> Chunk | None:
+        """The chunk that an answer brings; None where it brings nothing, not even a new offset."""
+        queue, start = self._queue, flight.start
+        if came.moved:
+            log.warning(
+                "%s has no offset %d (it holds %d to %d); going on at %d",
+                queue, start, came.min_offset, came.max_offset, came.next_offset,
+            )  # fmt: skip
+            self._go_to(came.next_offset)
+            return Chunk(queue, came.next_offset, came.next_offset, b"")
+        self._end = max(self._end, came.max_offset)
+        if came.next_offset <= start:
+            self._go_to(start)
+            await asyncio.sleep(max(0.0, self._asked_at + EMPTY_PAUSE - self._clock()))
+            return None
+        if came.body and came.next_offset < came.max_offset:
+            # at the end of the queue a small answer only says that there is no more
+            self._pace.learn(flight.stop - start, came.next_offset - start, len(came.body))
+        chunk = Chunk(queue, start, came.next_offset, came.body)
+        if not self._flying:
+            self._next = came.next_offset
+            return chunk
+        behind = self._flying[0].start
+        if came.next_offset < behind:
+            self._flying.appendleft(await self._launcher.launch(came.next_offset, behind))
+        return chunk.up_to(behind)
+
+    def _go_to(self, offset: int) -> None:
+        """Forget what is in flight, and ask next for ``offset``."""
+        abandon(self._flying)
+        self._flying.clear()
+        self._next = self._end = offset
+
+    async def _recover(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        with suppress(RemoteError):
+            await self._session.routes.refresh(self._queue.topic)
+
+    def _make_launcher(self, wanted: Subscription) -> Launcher:
+        self._wanted = wanted
+        return Launcher(
+            self._session,
+            self._group,
+            self._queue,
+            expression=wanted.sub_string,
+            expression_type=wanted.expression_type,
+        )

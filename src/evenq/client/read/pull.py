@@ -1,0 +1,113 @@
+"""One pull: the request for messages of a queue, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenq.client.net.remote import Remote, refusal
+from evenq.model import MessageQueue
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
+from evenq.protocol.flags import PullFlag
+from evenq.protocol.headers import PullRequest, PullResponse
+
+__all__ = ["PullCommands", "Pulled", "pull", "pull_command", "pulled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What came of a pull: the records as they were sent, and where to go on.
+
+    ``moved`` says that the offset asked for is outside of what the queue holds; ``next_offset`` is then the nearest
+    one that it does hold.
+    """
+
+    body: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    moved: bool = False
+
+
+def pull_command(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    count: int,
+    max_bytes: int | None = None,
+    hold: float = 0.0,
+    expression: str = "*",
+    expression_type: str = "TAG",
+) -> Command:
+    """The request. With ``hold`` the broker may keep it that many seconds until something comes.
+
+    The subscription travels with it: a group needs no heartbeat to pull, and a reconnect no waiting for one.
+    """
+    flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if hold else 0)
+    header = PullRequest(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        max_msg_bytes=max_bytes,
+        sys_flag=int(flags),
+        commit_offset=0,
+        suspend_timeout_millis=round(hold * 1000),
+        subscription=expression,
+        expression_type=expression_type,
+    )
+    return Command(RequestCode.PULL_MESSAGE, ext=header.to_ext())
+
+
+class PullCommands:
+    """The pulls of one queue. They differ in offset and count only, so the rest of the header is made once.
+
+    >>> commands = PullCommands("billing", MessageQueue("orders", "broker-a", 0))
+    >>> commands.at(10, 32) == pull_command("billing", MessageQueue("orders", "broker-a", 0), 10, count=32)
+    True
+    """
+
+    __slots__ = ("_at_once", "_held", "expression", "expression_type")
+
+    def __init__(
+        self,
+        group: str,
+        queue: MessageQueue,
+        expression: str = "*",
+        expression_type: str = "TAG",
+        *,
+        hold: float = 15.0,
+    ) -> None:
+        self.expression = expression
+        self.expression_type = expression_type
+        self._at_once, self._held = (
+            pull_command(
+                group, queue, 0, count=0, hold=seconds, expression=expression, expression_type=expression_type
+            ).ext
+            for seconds in (0.0, hold)
+        )
+
+    def at(self, offset: int, count: int, *, held: bool = False) -> Command:
+        """The pull at ``offset``; where ``held``, the broker may keep it until something comes."""
+        fields = {**(self._held if held else self._at_once), "queueOffset": str(offset), "maxMsgNums": str(count)}
+        return Command(RequestCode.PULL_MESSAGE, ext=fields)
+
+
+def pulled(address: str, answer: Command) -> Pulled:
+    """Read the answer. Finding nothing is an answer like any other; only refusals are errors."""
+    match answer.code:
+        case ResponseCode.SUCCESS | ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
+            moved = False
+        case ResponseCode.PULL_OFFSET_MOVED:
+            moved = True
+        case _:
+            raise refusal(address, RequestCode.PULL_MESSAGE, answer)
+    header = PullResponse.from_ext(answer.ext)
+    body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+    return Pulled(body, header.next_begin_offset, header.min_offset, header.max_offset, moved)
+
+
+async def pull(remote: Remote, address: str, command: Command, timeout: float) -> Pulled:
+    return pulled(address, await remote.connections.request(address, command, timeout))

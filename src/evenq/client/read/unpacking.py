@@ -1,0 +1,65 @@
+"""Chunks of records as messages, or as Arrow columns: what a consumer hands to its caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from evenq.client.read.reading import Chunk
+from evenq.errors import RecordError
+from evenq.model import MessageView
+from evenq.protocol.filters import passes
+from evenq.protocol.records import decode_messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Tags", "as_columns", "as_messages"]
+
+log = logging.getLogger(__name__)
+
+# The tags that are wanted of a topic, none for all: brokers compare hashes of tags only.
+Tags = Callable[[str], Collection[str]]
+
+
+def as_messages(chunk: Chunk, tags: Tags) -> list[MessageView]:
+    """The messages of a chunk. One that cannot be read is left out, and reported."""
+    poisoned: list[RecordError] = []
+    messages = decode_messages(chunk.body, broker=chunk.queue.broker, poisoned=poisoned)
+    _report(poisoned)
+    wanted = tags(chunk.queue.topic)
+    return [message for message in messages if passes(wanted, message.tags)] if wanted else messages
+
+
+def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool = False) -> pa.RecordBatch:
+    """The messages of all chunks as one record batch, without an object for any of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from evenq.protocol.columns import decode_many
+    from evenq.protocol.columns.arrays import texts
+
+    poisoned: list[RecordError] = []
+    batches: list[pa.RecordBatch] = []
+    for wanted, group in groupby(chunks, key=lambda chunk: frozenset(tags(chunk.queue.topic))):
+        part = list(group)
+        batch = decode_many(
+            [chunk.body for chunk in part],
+            brokers=[chunk.queue.broker for chunk in part],
+            include_properties=include_properties,
+            poisoned=poisoned,
+        )
+        if wanted:
+            batch = batch.filter(pc.is_in(batch.column("tags"), texts(sorted(wanted))))
+        batches.append(batch)
+    _report(poisoned)
+    if not batches:
+        return decode_many([], brokers=[], include_properties=include_properties)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _report(poisoned: list[RecordError]) -> None:
+    for error in poisoned:
+        log.error("left out: %s", error)

@@ -1,0 +1,1 @@
+"""The sync surface, made of the async one."""

@@ -1,0 +1,119 @@
+"""The sync consumers: as in ``evenq.aio``, waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from evenq.client.consume import litepull, push
+from evenq.client.consume.dispatch import Handler
+from evenq.client.sync.facade import Facade, blocking, mirrors, plain
+from evenq.model import MessageQueue, MessageView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LitePullConsumer", "PushConsumer"]
+
+
+class PushConsumer(Facade[push.PushConsumer]):
+    __doc__ = push.PushConsumer.__doc__
+
+    @mirrors(push.PushConsumer)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(push.PushConsumer(*args, **kwargs))
+        self._stopped = threading.Event()
+
+    start = blocking(push.PushConsumer.start)
+    subscribe = plain(push.PushConsumer.subscribe)
+    on_rebalance = plain(push.PushConsumer.on_rebalance)
+
+    def run(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
+        self.start(handler, orderly=orderly)
+        try:
+            self._stopped.wait()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """End :meth:`run`. May be called from any thread, and from a handler."""
+        self._stopped.set()
+
+    @property
+    def client_id(self) -> str:
+        return self._inner.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member holds now."""
+        return self._inner.queues
+
+    @property
+    def blocked(self) -> int:
+        """How many calls of the handler have been running for more than a minute."""
+        return self._inner.blocked
+
+
+class LitePullConsumer(Facade[litepull.LitePullConsumer]):
+    __doc__ = litepull.LitePullConsumer.__doc__
+
+    @mirrors(litepull.LitePullConsumer)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(litepull.LitePullConsumer(*args, **kwargs))
+
+    start = blocking(litepull.LitePullConsumer.start)
+    subscribe = plain(litepull.LitePullConsumer.subscribe)
+    assign = plain(litepull.LitePullConsumer.assign)
+    on_assignment = plain(litepull.LitePullConsumer.on_assignment)
+    on_queues_changed = plain(litepull.LitePullConsumer.on_queues_changed)
+
+    seek = blocking(litepull.LitePullConsumer.seek)
+    seek_to_begin = blocking(litepull.LitePullConsumer.seek_to_begin)
+    seek_to_end = blocking(litepull.LitePullConsumer.seek_to_end)
+    position = blocking(litepull.LitePullConsumer.position)
+    offset_at = blocking(litepull.LitePullConsumer.offset_at)
+    queues_of = blocking(litepull.LitePullConsumer.queues_of)
+    pause = blocking(litepull.LitePullConsumer.pause)
+    resume = blocking(litepull.LitePullConsumer.resume)
+    commit = blocking(litepull.LitePullConsumer.commit)
+    committed = blocking(litepull.LitePullConsumer.committed)
+
+    # Records are unpacked in the caller's thread: the loop goes on reading meanwhile.
+
+    def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
+        """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
+        return self._inner._messages(self._wait(self._inner._take(limit, timeout)))
+
+    def poll_arrow(
+        self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
+    ) -> pa.RecordBatch:
+        """The same as a record batch, without a Python object per message; its columns are those of Spark."""
+        return self._inner._columns(
+            self._wait(self._inner._take(limit, timeout, litepull.GATHER)), include_properties=include_properties
+        )
+
+    def __iter__(self) -> Iterator[MessageView]:
+        """Every message, until the consumer is closed. One is done when the next is asked for."""
+        while not self._inner._closed:
+            yield from self._inner._intake.hand_out(self._wait(self._inner._look(litepull.TOGETHER, 1.0)))
+
+    def close(self, *, done: bool = True) -> None:
+        """Commit, hand everything over and leave. Safe to call twice. ``done``: so is what was given last."""
+        self._wait(self._inner.close(done=done))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(done=kind is None)
+
+    @property
+    def client_id(self) -> str:
+        return self._inner.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return self._inner.queues

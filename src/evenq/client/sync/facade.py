@@ -1,0 +1,197 @@
+"""How the sync surface is made of the async one: one event loop in one thread, and methods that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import functools
+import os
+import threading
+from asyncio.events import _get_running_loop
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
+
+from evenq.balance import on_behalf_of
+from evenq.client.sync.pending import Pending
+from evenq.errors import StateError
+
+__all__ = ["Facade", "blocking", "mirrors", "plain"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+# Seconds that the end of the process waits for clients that were not closed.
+EXIT_PATIENCE = 2.0
+
+
+class _LoopThread:
+    """An event loop that runs in a daemon thread for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        # calls from other threads, and whether the loop has been told that there are some
+        self._calls: deque[Callable[[], None]] = deque()
+        self._told = False
+        self._thread = threading.Thread(target=self._run, name="evenq", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """For any thread: let ``call`` run in the loop, in order. Calls close together cost one wake-up."""
+        self._calls.append(call)
+        if not self._told:
+            self._told = True
+            self.loop.call_soon_threadsafe(self._make_calls)
+
+    def _make_calls(self) -> None:
+        # first this: a call that is added from now on tells the loop again
+        self._told = False
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.run_until_complete(_end_all())
+        self.loop.close()
+
+    def _stop(self) -> None:
+        if self.pid == os.getpid():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(EXIT_PATIENCE)
+
+
+async def _end_all() -> None:
+    """What nobody closed ends here, quietly."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+_lock = threading.Lock()
+_thread: _LoopThread | None = None
+
+
+def _loop_thread() -> _LoopThread:
+    """The loop of this process. A fork does not inherit its thread, so the child gets one of its own."""
+    global _thread
+    with _lock:
+        if _thread is None or _thread.pid != os.getpid():
+            _thread = _LoopThread()
+        return _thread
+
+
+def _keep(
+    promise: Pending[Any], sender: threading.Thread, method: Callable[..., None], args: tuple[object, ...]
+) -> None:
+    try:
+        with on_behalf_of(sender):
+            method(promise, *args)
+    except Exception as error:  # noqa: BLE001 - it is the caller's
+        promise.set_exception(error)
+
+
+class _Inner(Protocol):
+    async def close(self) -> None: ...
+
+
+I = TypeVar("I", bound=_Inner)  # noqa: E741 - the inner object
+
+
+class Facade(Generic[I]):
+    """A sync object over an async one. For any thread; not inside a running event loop, not after a fork."""
+
+    def __init__(self, inner: I) -> None:
+        self._inner = inner
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """End properly and free everything. Safe to call twice."""
+        self._wait(self._inner.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            self._check()
+        except StateError:
+            work.close()
+            raise
+        # round robin counts by thread: the task that sends must know which thread it sends for
+        with on_behalf_of(threading.current_thread()):
+            return asyncio.run_coroutine_threadsafe(work, _loop_thread().loop)
+
+    def _begin(self, promise: Pending[T], method: Callable[..., None], *args: object) -> Pending[T]:
+        """Call a method that keeps a promise, where the async object lives: no task is made."""
+        _loop_thread().soon(partial(_keep, promise, threading.current_thread(), method, args))
+        return promise
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._result(self._submit(work))
+
+    def _result(self, future: concurrent.futures.Future[T]) -> T:
+        try:
+            return future.result()
+        except BaseException:
+            # an interrupt ends the waiting; the work must not go on behind the caller's back
+            future.cancel()
+            raise
+
+    def _in_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain method where the async object lives: nothing of it may be touched from other threads."""
+
+        async def call() -> T:
+            return function(*args, **kwargs)
+
+        return self._wait(call())
+
+    def _check(self) -> None:
+        kind = type(self).__name__
+        if self._pid != os.getpid():
+            raise StateError(
+                f"this {kind} was made in process {self._pid} and cannot be used in its fork {os.getpid()}: "
+                "make a new one here"
+            )
+        if _get_running_loop() is not None:
+            raise StateError(f"evenq.{kind} would block the running event loop: use evenq.aio.{kind} here")
+
+
+def blocking(method: Callable[Concatenate[I, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The sync form of an async method: same arguments, waits for the result."""
+
+    @functools.wraps(method)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method(self._inner, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def plain(method: Callable[Concatenate[I, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The sync form of a method that is not async."""
+
+    @functools.wraps(method)
+    def call(self: Facade[I], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._in_loop(functools.partial(method, self._inner), *args, **kwargs)
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def mirrors(original: Callable[P, Any]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Let an ``__init__`` that only passes its arguments on have the signature of what it passes them to."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        return cast("Callable[Concatenate[Any, P], None]", functools.wraps(original.__init__)(init))
+
+    return decorate

@@ -1,0 +1,143 @@
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from evenq.client.consume.buffer import Buffer
+from evenq.client.read.reading import Chunk
+from evenq.client.settings import FlowControl
+from evenq.errors import ArgumentError
+from evenq.protocol import decode_messages
+from tests.client.read.test_reading import QUEUE, record
+
+
+def chunk(start: int, stop: int, holes: frozenset[int] = frozenset()) -> Chunk:
+    return Chunk(QUEUE, start, stop, b"".join(record(QUEUE, n) for n in range(start, stop) if n not in holes))
+
+
+def buffer(**limits: int) -> Buffer:
+    return Buffer(QUEUE, 0, FlowControl(**limits))
+
+
+def offsets(chunks: list[Chunk]) -> list[int]:
+    return [message.queue_offset for each in chunks for message in decode_messages(each.body)]
+
+
+def test_chunks_are_cut_by_count_and_by_offset() -> None:
+    whole = chunk(10, 20, frozenset({12, 19}))
+    assert offsets([whole.first(3)]) == [10, 11, 13]
+    assert (whole.first(3).stop, whole.first(8), whole.first(100)) == (14, whole, whole)
+    assert offsets([whole.up_to(12)]) == [10, 11]
+    assert offsets([whole.since(12)]) == [13, 14, 15, 16, 17, 18]
+    assert (whole.since(19).body, whole.since(19).start, whole.up_to(30), whole.since(5)) == (b"", 19, whole, whole)
+
+
+class Caller(RuleBasedStateMachine):
+    """A caller that looks, takes, stops in the midst, finishes, while chunks with holes come in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = buffer()
+        self.added: list[int] = []
+        self.got: list[int] = []
+
+    @rule(size=st.integers(0, 8), holes=st.sets(st.integers(0, 7)))
+    def read(self, size: int, holes: set[int]) -> None:
+        at = self.buffer.next_offset
+        came = chunk(at, at + size, frozenset(at + hole for hole in holes))
+        self.buffer.add(came)
+        self.added += offsets([came])
+
+    @rule(limit=st.integers(1, 12))
+    def take(self, limit: int) -> None:
+        found = self.buffer.look(limit)
+        assert len(offsets(found)) <= limit
+        for each in found:
+            assert self.buffer.hand(self.buffer.epoch, each.stop)
+        self.got += offsets(found)
+
+    @rule(limit=st.integers(1, 12), stop=st.integers(0, 12))
+    def take_some(self, limit: int, stop: int) -> None:
+        for offset in offsets(self.buffer.look(limit))[:stop]:
+            assert self.buffer.hand(self.buffer.epoch, offset + 1)
+            self.got.append(offset)
+
+    @rule()
+    def finish(self) -> None:
+        self.buffer.finish()
+
+    @invariant()
+    def in_order(self) -> None:
+        held = self.buffer
+        assert self.got == self.added[: len(self.got)], "every message once, in order"
+        assert held.committed <= held.done <= held.given <= held.next_offset
+        assert held._bytes == sum(len(each.body) for each in held._chunks)
+
+
+TestCaller: Any = Caller.TestCase
+
+
+def test_what_was_shown_before_a_jump_is_void() -> None:
+    held = buffer()
+    held.add(chunk(0, 10))
+    epoch = held.epoch
+    held.jump(4)
+    assert not held.hand(epoch, 10)
+    assert (held.given, held.done, held.look(10)) == (4, 4, [])
+    held.add(chunk(4, 6))
+    held.add(Chunk(QUEUE, 100, 100, b""))
+    assert (held.given, held.next_offset, held.committed) == (100, 100, 0)
+
+
+def test_a_dropped_or_paused_buffer_gives_nothing() -> None:
+    held = buffer()
+    held.add(chunk(0, 10))
+    held.paused = True
+    assert not held.hand(held.epoch, 5)
+    held.paused = False
+    assert held.hand(held.epoch, 5)
+    held.drop()
+    assert not held.hand(held.epoch, 6)
+    assert (held.given, held.in_hand) == (5, 5)
+
+
+@given(st.sampled_from([{"messages": 10}, {"bytes": 900}]))
+def test_reading_ahead_stops_at_the_limits(limits: dict[str, int]) -> None:
+    held = buffer(**limits)
+    held.add(chunk(0, 5))
+    assert held.room.is_set()
+    held.add(chunk(5, 10))
+    assert not held.room.is_set()
+    held.hand(held.epoch, 5)
+    held.look(1)
+    assert held.room.is_set()
+
+
+def test_letting_go_waits_until_the_caller_has_done() -> None:
+    async def scenario() -> None:
+        held = buffer()
+        held.add(chunk(0, 10))
+        held.hand(held.epoch, 3)
+        held.drop()
+        assert not await held.drained(0.02)
+        waiting = asyncio.create_task(held.drained(5))
+        await asyncio.sleep(0)
+        held.finish()
+        assert await waiting
+        assert held.committable == 3
+
+    asyncio.run(scenario())
+
+
+def test_only_what_was_given_can_be_done() -> None:
+    held = buffer()
+    held.add(chunk(0, 10))
+    held.hand(held.epoch, 5)
+    assert held.finished(4).committable == 4
+    with pytest.raises(ArgumentError, match=r"from 0 \(stored already\) to 5 \(given so far\)"):
+        held.finished(6)
+    held.take_back()
+    assert held.given == 4

@@ -1,0 +1,133 @@
+import asyncio
+import threading
+
+import pytest
+
+from evenq.client.consume.calls import LATE, Calls
+from evenq.client.consume.dispatch import Handler, Outcome, Retry
+from evenq.client.consume.stats import Stats
+from evenq.errors import ArgumentError
+from evenq.model import MessageQueue, MessageView
+from tests.client.consume.test_holding import message
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+class Now:
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def calls(handler: Handler, now: Now | None = None) -> Calls:
+    now = now or Now()
+    return Calls(handler, "g", timeout=900, stats=Stats(now), clock=now)
+
+
+def outcome(handler: Handler) -> Outcome:
+    async def scenario() -> Outcome:
+        made = calls(handler)
+        try:
+            return await made.call(QUEUE, [message(0)])
+        finally:
+            made.close()
+
+    return asyncio.run(scenario())
+
+
+def test_plain_functions_coroutine_functions_and_objects_are_handlers() -> None:
+    class Both:
+        async def __call__(self, messages: list[MessageView]) -> Retry:
+            return Retry(2)
+
+    async def coroutine(messages: list[MessageView]) -> None: ...
+
+    def failing(messages: list[MessageView]) -> None:
+        raise RuntimeError("on purpose")
+
+    assert outcome(lambda messages: Retry(1)) == Retry(1)
+    assert outcome(coroutine) is None
+    assert outcome(Both()) == Retry(2)
+    assert outcome(failing) == Retry()
+    with pytest.raises(ArgumentError, match="handler=3"):
+        outcome(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_call_that_hangs_is_reported_and_then_given_up(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    free = threading.Event()
+    ended: list[str] = []
+
+    def plain(messages: list[MessageView]) -> None:
+        if messages[0].queue_offset == 0:
+            free.wait(10)
+
+    async def coroutine(messages: list[MessageView]) -> None:
+        if messages[0].queue_offset == 0:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                ended.append("cancelled")
+
+    async def scenario() -> None:
+        now = Now()
+        made = calls(plain if kind == "plain" else coroutine, now)
+        hanging = asyncio.create_task(made.call(QUEUE, [message(0), message(1)]))
+        await asyncio.sleep(0.01)
+        now.time = 61
+        made.look()
+        made.look()
+        assert (made.slow, made.given_up, hanging.done()) == (1, 0, False)
+        now.time = 901
+        made.look()
+        assert await hanging == LATE
+        assert (made.slow, made.given_up) == (0, 1)
+        # its thread is still taken, and does not stand in the way of the only lane
+        async with asyncio.timeout(5):
+            assert await made.call(QUEUE, [message(2)]) is None
+        free.set()
+        made.close()
+
+    asyncio.run(scenario())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    assert "queueId=0] from 0 to 1 for 61 s: it may be blocked" in caplog.text
+    assert ended == ([] if kind == "plain" else ["cancelled"])
+
+
+def test_an_end_from_outside_is_not_taken_for_a_failure() -> None:
+    async def scenario() -> None:
+        async def coroutine(messages: list[MessageView]) -> None:
+            await asyncio.sleep(10)
+
+        made = calls(coroutine)
+        running = asyncio.create_task(made.call(QUEUE, [message(0)]))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+
+
+def test_what_was_called_is_counted() -> None:
+    async def scenario() -> None:
+        now = Now()
+        stats = Stats(now)
+        results: list[Outcome] = [None, Retry()]
+
+        async def handler(messages: list[MessageView]) -> Outcome:
+            now.time += 2
+            return results.pop(0)
+
+        made = Calls(handler, "g", timeout=900, stats=stats, clock=now)
+        for _ in range(2):
+            await made.call(QUEUE, [message(n) for n in range(30)])
+        found = stats.of("orders")
+        assert (found.consume_rt, found.consume_ok_tps, found.consume_failed_tps) == (2000, 0.5, 0.5)
+        assert found.consume_failed_msgs == 30
+        now.time += 120
+        assert (stats.of("orders").consume_ok_tps, stats.of("orders").consume_failed_msgs) == (0, 30)
+        assert stats.of("unknown").consume_rt == 0
+
+    asyncio.run(scenario())

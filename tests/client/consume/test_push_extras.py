@@ -1,0 +1,116 @@
+"""What push consumers do beside the plain course: conditions, outcomes one by one, handlers that hang, dead readers."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+import pytest
+
+import evenq
+from evenq import Intervals, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq.client.consume import push
+from tests.clusters import AnyCluster, create_topic
+from tests.waiting import wait_until
+
+
+def send(namesrv: str, topic: str, count: int, queue: MessageQueue | None = None) -> None:
+    with Producer(namesrv) as producer:
+        for number in range(count):
+            message = Message(
+                topic, b"%d" % number, properties={"n": str(number), "kind": "odd" if number % 2 else "even"}
+            )
+            assert producer.send(message, queue=queue).ok
+
+
+def test_sql_conditions_choose_the_messages(any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=2)
+    send(any_cluster.namesrv, topic, 30)
+    condition = "n BETWEEN 10 AND 19 AND kind = 'odd'"
+    seen: list[int] = []
+    with PushConsumer(any_cluster.namesrv, group, begin="first") as consumer:
+        consumer.subscribe(topic, sql=condition)
+        consumer.start(lambda messages: seen.extend(int(message.body) for message in messages))
+        wait_until(lambda: len(seen) == 5, lambda: f"five messages: {seen}")
+    assert sorted(seen) == [11, 13, 15, 17, 19]
+    with LitePullConsumer(any_cluster.namesrv, f"{group}-pull", begin="first") as consumer_:
+        consumer_.subscribe(topic, sql=condition)
+        rows: list[int] = []
+
+        def enough() -> bool:
+            rows.extend(map(int, consumer_.poll_arrow(0.1).column("value").to_pylist()))
+            return len(rows) >= 5
+
+        wait_until(enough, lambda: f"five rows: {rows}")
+    assert sorted(rows) == [11, 13, 15, 17, 19]
+
+
+def test_of_a_batch_only_what_failed_comes_again(any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    send(any_cluster.namesrv, topic, 8, MessageQueue(topic, "broker-a", 0))
+    tries: defaultdict[bytes, int] = defaultdict(int)
+
+    def handler(messages: list[MessageView]) -> list[evenq.Retry | None]:
+        for message in messages:
+            tries[message.body] += 1
+        fails = [message.reconsume_times == 0 and int(message.body) % 4 == 0 for message in messages]
+        return [evenq.Retry(delay_level=1) if failed else None for failed in fails]
+
+    with PushConsumer(any_cluster.namesrv, group, begin="first", batch=4) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(handler)
+        wait_until(lambda: sum(tries.values()) == 10, lambda: f"two of them again: {dict(tries)}")
+    assert {body for body, count in tries.items() if count == 2} == {b"0", b"4"}
+
+
+def test_a_message_that_blocks_stalls_nothing_but_its_own_queues_commit(
+    any_cluster: AnyCluster, topic: str, group: str
+) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    first, other = MessageQueue(topic, "broker-a", 0), MessageQueue(topic, "broker-b", 0)
+    send(any_cluster.namesrv, topic, 10, first)
+    send(any_cluster.namesrv, topic, 10, other)
+    free = threading.Event()
+    seen: list[MessageQueue] = []
+
+    def handler(messages: list[MessageView]) -> None:
+        if messages[0].queue == first and messages[0].body == b"3":
+            free.wait(30)
+        seen.append(messages[0].queue)
+
+    with PushConsumer(any_cluster.namesrv, group, begin="first", concurrency=2) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(handler)
+        wait_until(lambda: len(seen) == 19, lambda: f"all but one: {len(seen)}")
+        with LitePullConsumer(any_cluster.namesrv, group) as looking:
+            wait_until(lambda: looking.committed(other) == 10, "the other queue committed")
+            wait_until(lambda: looking.committed(first) == 3, "the first committed up to the one that is not done")
+            free.set()
+            wait_until(lambda: looking.committed(first) == 10, "the rest committed")
+
+
+def test_a_queue_that_nobody_pulls_any_more_is_taken_anew(
+    embedded_cluster: AnyCluster,
+    topic: str,
+    group: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(push, "STALE", 0.5)
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    seen: list[bytes] = []
+    intervals = Intervals(rebalance=0.1)
+    timeouts = evenq.Timeouts(hold=0.1)
+    with PushConsumer(
+        embedded_cluster.namesrv, group, begin="first", intervals=intervals, timeouts=timeouts
+    ) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(lambda messages: seen.extend(message.body for message in messages))
+        wait_until(lambda: len(consumer.queues) == 2, "both queues")
+        victim = next(each for each in consumer._inner._member.holdings if each.queue.topic == topic)
+        assert victim.reader is not None
+        consumer._in_loop(victim.reader.cancel)
+        wait_until(lambda: victim.dropped, "the queue let go")
+        send(embedded_cluster.namesrv, topic, 4, victim.queue)
+        wait_until(lambda: len(seen) == 4, lambda: f"its messages: {seen}")
+    assert "taken anew" in caplog.text

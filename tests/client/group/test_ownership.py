@@ -1,0 +1,250 @@
+"""Hand-over between members, with the lock table and the offsets of a broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Coroutine, Iterable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenq.balance import plan
+from evenq.client.consume.holding import Holding
+from evenq.client.group import ownership as module
+from evenq.client.group.handover import HandoverLocks
+from evenq.client.group.ownership import Ownership
+from evenq.client.net.session import Session
+from evenq.client.settings import FlowControl, Timeouts
+from evenq.model import MessageQueue
+from tests.client.consume.test_holding import message
+
+QUEUES = [MessageQueue("t", "b", n) for n in range(4)]
+
+
+class Broker:
+    """Locks and offsets, as all members see them. Every answer takes a turn of the loop or more."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        self.locks: dict[MessageQueue, str] = {}
+        self.offsets = dict.fromkeys(QUEUES, 0)
+        self.readers: dict[MessageQueue, str] = {}
+        self.consumed: list[tuple[MessageQueue, int]] = []
+
+    async def travel(self) -> None:
+        for _ in range(self.random.randrange(3)):
+            await asyncio.sleep(0)
+
+
+class Locks:
+    def __init__(self, broker: Broker, me: str) -> None:
+        self.broker, self.me = broker, me
+
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        wanted = list(queues)
+        await self.broker.travel()
+        granted = {queue for queue in wanted if self.broker.locks.setdefault(queue, self.me) == self.me}
+        await self.broker.travel()
+        return granted
+
+    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
+        await self.broker.travel()
+        for queue in queues:
+            if self.broker.locks.get(queue) == (owner or self.me):
+                del self.broker.locks[queue]
+
+
+class FakeSession:
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.timeouts = Timeouts(drain=5)
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        return task
+
+
+class Member:
+    """A member that consumes one message of each held queue per turn."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.broker, self.name = broker, name
+        self.session = FakeSession(name)
+        self.ended = 0
+        self.ownership = Ownership(
+            cast(Session, self.session),
+            cast(HandoverLocks, Locks(broker, name)),
+            self.begin,
+            self.commit,
+            started=self.started,
+            ended=self.end,
+        )
+
+    async def begin(self, queues: Collection[MessageQueue]) -> list[Holding]:
+        await self.broker.travel()
+        found = [Holding(queue, self.broker.offsets[queue], FlowControl()) for queue in queues]
+        await self.broker.travel()
+        return found
+
+    async def commit(self, holding: Holding) -> None:
+        offset = holding.progress.committable
+        await self.broker.travel()
+        assert offset >= self.broker.offsets[holding.queue], "a commit went backwards"
+        self.broker.offsets[holding.queue] = offset
+
+    def started(self, holding: Holding) -> None:
+        assert holding.queue not in self.broker.readers, "two members read one queue"
+        self.broker.readers[holding.queue] = self.name
+        self.session.spawn(self.read(holding))
+
+    async def read(self, holding: Holding) -> None:
+        while not holding.dropped:
+            offset = holding.progress.next_offset
+            holding.add([message(offset)], offset + 1)
+            if batch := holding.take(1):
+                await self.broker.travel()
+                self.broker.consumed.append((holding.queue, batch[0].queue_offset))
+                holding.finish(batch)
+            await asyncio.sleep(0)
+        del self.broker.readers[holding.queue]
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def target(self, queues: Iterable[MessageQueue]) -> None:
+        self.ownership.carry_out(plan(self.ownership.held("t"), queues))
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLAIM_PAUSE", 0)
+    monkeypatch.setattr(module, "UNLOCK_TOGETHER", 0)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 2), min_size=4, max_size=4), st.integers(0, 30)), min_size=1, max_size=8
+    ),
+)
+def test_whatever_the_plans_no_message_is_consumed_twice_or_skipped(
+    seed: int, changes: list[tuple[list[int], int]]
+) -> None:
+    """Each change gives every queue to one of three members; they learn of it in any order, at any time."""
+
+    async def scenario() -> None:
+        broker = Broker(seed)
+        members = [Member(broker, f"m{n}") for n in range(3)]
+        owners: list[int] = []
+        for owners, pause in changes:
+            for number in broker.random.sample(range(3), 3):
+                members[number].target(queue for queue, owner in zip(QUEUES, owners, strict=True) if owner == number)
+                await turns(broker.random.randrange(5))
+            await turns(pause)
+        # the last word is said again until it holds, as the rebalance loop does when a queue has left
+        for _ in range(200):
+            for number, member in enumerate(members):
+                member.target(queue for queue, owner in zip(QUEUES, owners, strict=True) if owner == number)
+            await turns(5)
+            if all(
+                member.ownership.queues == [q for q, owner in zip(QUEUES, owners, strict=True) if owner == number]
+                for number, member in enumerate(members)
+            ):
+                break
+        else:
+            raise AssertionError(
+                f"not settled: {[member.ownership.queues for member in members]}, locks {broker.locks}"
+            )
+        await asyncio.gather(*(member.ownership.give_up_all() for member in members))
+        await asyncio.gather(*(task for member in members for task in member.session.tasks))
+        assert not broker.locks
+        assert len(broker.consumed) == len(set(broker.consumed)), "a message was consumed twice"
+        for queue in QUEUES:
+            offsets = sorted(offset for at, offset in broker.consumed if at == queue)
+            assert offsets == list(range(len(offsets))), "a message was skipped"
+            assert broker.offsets[queue] == len(offsets), "what was consumed is not what was committed"
+
+    asyncio.run(scenario())
+
+
+def test_a_lock_that_stays_with_another_is_waited_for_and_then_overridden(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        broker.locks[QUEUES[0]] = "somebody who hangs"
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        assert member.ownership.queues == []
+        monkeypatch.setattr(module, "CLAIM_LIMIT", -1)
+        await turns(50)
+        assert member.ownership.queues == QUEUES[:1]
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+    assert "beginning anyway, messages may come twice" in caplog.text
+
+
+def test_the_only_member_does_not_wait_long_for_what_a_crash_left_behind() -> None:
+    async def scenario() -> None:
+        now = 0.0
+        broker = Broker()
+        broker.locks[QUEUES[0]] = "a member that crashed"
+        member = Member(broker, "m0")
+        member.ownership._clock = lambda: now
+        member.ownership.members_are(["m0", "m1"], ())
+        member.target(QUEUES[:1])
+        now = 2.0
+        await turns(50)
+        assert member.ownership.queues == []
+        member.ownership.members_are(["m0"], ())
+        await turns(50)
+        assert member.ownership.queues == QUEUES[:1]
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_lost_before_its_lock_came_is_let_go() -> None:
+    async def scenario() -> None:
+        broker = Broker(1)
+        member = Member(broker, "m0")
+        member.target(QUEUES)
+        member.target([])
+        await turns(50)
+        assert member.ownership.queues == []
+        assert not broker.locks
+
+    asyncio.run(scenario())
+
+
+def test_an_offset_that_cannot_be_read_yet_is_asked_for_again() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        failures = 2
+
+        async def begin(queues: Collection[MessageQueue]) -> list[Holding]:
+            nonlocal failures
+            failures -= 1
+            return [] if failures >= 0 else await member.begin(queues)
+
+        member.ownership._begin = begin
+        member.target(QUEUES[:1])
+        await turns(100)
+        assert member.ownership.queues == QUEUES[:1]
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())

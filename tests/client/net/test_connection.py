@@ -1,0 +1,322 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from evenq.client.net.address import Address
+from evenq.client.net.connection import WINDOW, Connection
+from evenq.client.net.connections import Connections
+from evenq.errors import ConnectError, RequestTimeout, StateError
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.command import Command
+from evenq.protocol.frames import FrameParser
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(peer: Peer, host: str = "127.0.0.1") -> AsyncIterator[str]:
+    """A server that treats every connection as ``peer`` says; gives its address."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(ConnectionError):
+            await peer(reader, writer)
+
+    server = await asyncio.start_server(serve, host, 0)
+    try:
+        yield str(Address(host, server.sockets[0].getsockname()[1]))
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await server.wait_closed()
+
+
+async def requests(reader: asyncio.StreamReader) -> AsyncIterator[Command]:
+    parser = FrameParser()
+    while data := await reader.read(65536):
+        for command in parser.feed(data):
+            yield command
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async for command in requests(reader):
+        writer.write(command.reply(body=command.body).encode())
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async for _ in requests(reader):
+        pass
+
+
+def ask(body: bytes = b"") -> Command:
+    return Command(RequestCode.HEART_BEAT, body=body)
+
+
+def test_answers_find_their_requests_whatever_their_order() -> None:
+    async def backwards(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held: list[Command] = []
+        async for command in requests(reader):
+            held.append(command)
+            if len(held) == 50:
+                for each in reversed(held):
+                    writer.write(each.reply(body=each.body).encode())
+
+    async def scenario() -> None:
+        async with listening(backwards) as address:
+            connection = await Connection.open(address, timeout=5)
+            answers = await asyncio.gather(*(connection.request(ask(b"%d" % n), 5) for n in range(50)))
+            assert [answer.body for answer in answers] == [b"%d" % n for n in range(50)]
+            assert connection.in_flight == 0
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_is_silent_costs_the_timeout_and_no_more() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            with pytest.raises(RequestTimeout, match=r"did not answer HEART_BEAT within 0\.050 s") as caught:
+                await connection.request(ask(), 0.05)
+            assert caught.value.address == address
+            assert not connection.closed
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_nonsense_closes_that_connection_and_says_what_came(caplog: pytest.LogCaptureFixture) -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async def scenario() -> None:
+        async with listening(nonsense) as bad, listening(echo) as good:
+            connections = Connections()
+            other = await connections.get(good)
+            with pytest.raises(ConnectError, match=r"does not speak RocketMQ's protocol.*HTTP/1\.1"):
+                await connections.request(bad, ask(), 5)
+            assert (await other.request(ask(b"fine"), 5)).body == b"fine"
+            connections.close()
+
+    asyncio.run(scenario())
+    assert "HTTP/1.1" in caplog.text
+
+
+def test_everybody_who_waits_learns_that_the_connection_broke() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async def scenario() -> None:
+        async with listening(hang_up) as address:
+            connection = await Connection.open(address, timeout=5)
+            outcomes = await asyncio.gather(*(connection.request(ask(), 5) for _ in range(3)), return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [ConnectError] * 3
+            with pytest.raises(ConnectError, match="lost"):
+                await connection.request(ask(), 5)
+
+    asyncio.run(scenario())
+
+
+def test_a_request_of_the_peer_is_answered_on_the_same_connection() -> None:
+    answered: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def asking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(Command(RequestCode.GET_CONSUMER_RUNNING_INFO, opaque=77).encode())
+        writer.write(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, opaque=78, flag=2).encode())
+        async for command in requests(reader):
+            await answered.put(command)
+
+    async def scenario() -> None:
+        seen: list[int] = []
+
+        async def on_request(connection: Connection, command: Command) -> Command:
+            seen.append(command.code)
+            return command.reply(body=b"info")
+
+        async with listening(asking) as address:
+            connection = await Connection.open(address, timeout=5, on_request=on_request)
+            answer = await asyncio.wait_for(answered.get(), 5)
+            assert (answer.opaque, answer.body, answer.is_response) == (77, b"info", True)
+            assert seen == [RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+            assert answered.empty()  # a one-way request wants no answer
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_callers_share_one_connection_and_a_new_one_is_made_after_it_broke() -> None:
+    made = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 1
+        await echo(reader, writer)
+
+    async def scenario() -> None:
+        opened: list[str] = []
+        async with listening(count) as address:
+            connections = Connections(on_open=opened.append)
+            await asyncio.gather(*(connections.request(address, ask(), 5) for _ in range(20)))
+            assert made == 1
+            (await connections.get(address)).close()
+            await connections.request(address, ask(), 5)
+            assert made == 2
+            assert opened == [address, address]
+            connections.close()
+            with pytest.raises(StateError, match="closed"):
+                await connections.get(address)
+
+    asyncio.run(scenario())
+
+
+def test_pulls_that_a_broker_holds_are_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hold_pulls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            if command.code != RequestCode.PULL_MESSAGE:
+                writer.write(command.reply(body=command.body).encode())
+
+    async def scenario() -> None:
+        monkeypatch.setattr("evenq.client.net.connection.WINDOW", 4)
+        async with listening(hold_pulls) as address:
+            connection = await Connection.open(address, timeout=5)
+            held = [connection.post(Command(RequestCode.PULL_MESSAGE), 60) for _ in range(20)]
+            assert connection.ready
+            assert (await connection.request(ask(b"commit"), 5)).body == b"commit"
+            connection.close()
+            assert all(isinstance(pull.exception(), ConnectError) for pull in held)
+
+    asyncio.run(scenario())
+
+
+def test_a_dead_address_fails_at_once_while_its_backoff_runs() -> None:
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with listening(echo) as address:
+            pass  # closed again: nobody listens there now
+        connections = Connections(clock=lambda: now)
+        for _ in range(2):
+            with pytest.raises(ConnectError):
+                await connections.get(address)
+        assert connections.tries == {address: 1}
+        now += 10
+        with pytest.raises(ConnectError):
+            await connections.get(address)
+        assert connections.tries == {address: 2}
+        connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_timer_serves_requests_of_all_timeouts() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            late = connection.post(ask(), 30)
+            soon = [connection.post(ask(), seconds) for seconds in (0.06, 0.02, 0.04)]
+            for future, seconds in zip(soon, ("0.060", "0.020", "0.040"), strict=True):
+                with pytest.raises(RequestTimeout, match=f"within {seconds} s"):
+                    await future
+            assert not late.done()
+            connection.close()
+            with pytest.raises(ConnectError, match="closed by this client"):
+                await late
+
+    asyncio.run(scenario())
+
+
+def test_requests_over_the_window_wait_for_their_turn_in_order() -> None:
+    async def held(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got: list[Command] = []
+        async for command in requests(reader):
+            got.append(command)
+            most.append(len(got))
+            if len(got) == WINDOW:
+                for each in got:
+                    writer.write(each.reply(body=each.body).encode())
+                got.clear()
+
+    most: list[int] = []
+
+    async def scenario() -> None:
+        async with listening(held) as address:
+            connection = await Connection.open(address, timeout=5)
+            ended: list[int] = []
+
+            async def one(number: int) -> None:
+                await connection.request(ask(), 20)
+                ended.append(number)
+
+            waiting = [asyncio.create_task(one(number)) for number in range(3 * WINDOW)]
+            gave_up = asyncio.create_task(connection.request(ask(), 20))
+            await asyncio.sleep(0)
+            assert not connection.ready
+            gave_up.cancel()
+            await asyncio.gather(*waiting)
+            assert ended == list(range(3 * WINDOW))
+            assert connection.ready
+            connection.close()
+
+    asyncio.run(scenario())
+    assert max(most) == WINDOW
+
+
+def test_who_waits_for_a_turn_has_no_longer_than_its_timeout() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            stuck = [connection.post(ask(), 0.2) for _ in range(WINDOW)]
+            with pytest.raises(RequestTimeout, match=r"within 0\.050 s"):
+                await connection.request(ask(), 0.05)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            with pytest.raises(RequestTimeout):
+                await connection.request(ask(), 0.3)
+            assert loop.time() - began < 0.3 + 0.25
+            assert all(
+                isinstance(each, RequestTimeout) for each in await asyncio.gather(*stuck, return_exceptions=True)
+            )
+            assert connection.ready
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_signature_is_put_into_every_request() -> None:
+    def sign(command: Command) -> None:
+        command.ext["Signature"] = f"for {command.code}"
+
+    seen: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            await seen.put(command)
+
+    async def scenario() -> None:
+        async with listening(listen) as address:
+            connections = Connections(sign=sign)
+            connection = await connections.get(address)
+            _ = connection.post(ask(), 5)
+            await connection.send_oneway(Command(RequestCode.UNREGISTER_CLIENT))
+            assert [(await seen.get()).ext for _ in range(2)] == [{"Signature": "for 34"}, {"Signature": "for 35"}]
+            connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_ipv6_address_is_connected_to() -> None:
+    async def scenario() -> None:
+        async with listening(echo, "::1") as address:
+            assert address.startswith("[::1]:")
+            connections = Connections()
+            assert (await connections.request(address, ask(b"six"), 5)).body == b"six"
+            connections.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,207 @@
+"""The two ways of a parcel, on both brokers; what a broker does wrong is injected into an embedded one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from evenq import Message, MessageQueue, SendResult, SendTimeout, StateError
+from evenq.aio import Producer
+from evenq.client.net.connection import WINDOW
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.testing import EmbeddedCluster, cluster
+from tests.clusters import AnyCluster, create_topic
+from tests.waiting import wait_until
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.fixture
+def wide(any_cluster: AnyCluster, topic: str) -> str:
+    """A topic with four queues on each of two brokers."""
+    create_topic(any_cluster.namesrv, topic, queues=4)
+    return topic
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[EmbeddedCluster]:
+    with cluster(brokers=2) as running:
+        yield running
+
+
+def run(namesrv: str, scenario: Callable[[Producer], Coroutine[Any, Any, None]], **settings: Any) -> None:
+    async def whole() -> None:
+        async with Producer(namesrv, **settings) as producer:
+            await asyncio.wait_for(scenario(producer), 60)
+
+    asyncio.run(whole())
+
+
+async def warm(producer: Producer, topic: str) -> None:
+    """Know the route and be connected to both brokers."""
+    await asyncio.gather(*(producer.send(Message(topic, b"warm")) for _ in range(8)))
+
+
+def test_the_short_way_needs_no_task(any_cluster: AnyCluster, wide: str) -> None:
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, wide)
+        before = len(asyncio.all_tasks())
+        receipts = [producer.send_async(Message(wide, b"x")) for _ in range(50)]
+        assert len(asyncio.all_tasks()) == before
+        assert all(receipt.ok for receipt in await asyncio.gather(*receipts))
+
+    run(any_cluster.namesrv, scenario)
+
+
+def test_more_than_a_window_at_once_is_sent_whole(any_cluster: AnyCluster, wide: str) -> None:
+    queue = MessageQueue(wide, "broker-a", 1)
+
+    async def scenario(producer: Producer) -> None:
+        sends = [producer.send_async(Message(wide, b"x"), queue=queue, timeout=30) for _ in range(2 * WINDOW)]
+        offsets = [receipt.offset for receipt in await asyncio.gather(*sends)]
+        assert sorted(offsets) == list(range(2 * WINDOW))
+
+    run(any_cluster.namesrv, scenario)
+
+
+def test_closing_lets_end_what_was_begun(any_cluster: AnyCluster, wide: str) -> None:
+    sends: list[asyncio.Future[SendResult]] = []
+
+    async def scenario(producer: Producer) -> None:
+        sends.extend(producer.send_async(Message(wide, b"x")) for _ in range(100))
+
+    run(any_cluster.namesrv, scenario)
+    assert all(send.result().ok for send in sends)
+
+
+def test_flush_waits_for_what_was_begun_even_if_it_fails(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        for broker in own_cluster.brokers.values():
+            broker.faults.add(SEND, error=ResponseCode.MESSAGE_ILLEGAL, times=1)
+        sends = [producer.send_async(Message(topic, b"x")) for _ in range(8)]
+        await producer.flush()
+        assert all(send.done() for send in sends)
+        assert sum(send.exception() is not None for send in sends) == 2
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_who_stops_waiting_disturbs_nobody(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        for broker in own_cluster.brokers.values():
+            broker.faults.add(SEND, delay=0.1)
+        impatient = [asyncio.create_task(producer.send(Message(topic, b"x"))) for _ in range(4)]
+        patient = producer.send_async(Message(topic, b"x"))
+        await asyncio.sleep(0.01)
+        for task in impatient:
+            task.cancel()
+        assert (await patient).ok
+        await producer.flush()
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_a_connection_that_breaks_under_a_send_costs_only_a_retry(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        own_cluster.brokers["broker-a"].faults.add(SEND, close=True)
+        receipts = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(40)))
+        assert {receipt.queue.broker for receipt in receipts} == {"broker-b"}
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_the_route_is_asked_for_again_when_a_broker_has_gone(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        own_cluster.stop_broker("broker-a")
+        async with asyncio.timeout(20):
+            while producer._session.routes.masters().keys() != {"broker-b"}:
+                assert (await producer.send(Message(topic, b"x"))).queue.broker == "broker-b"
+
+    run(own_cluster.namesrv, scenario)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["long way", "short way"])
+def test_what_a_selector_raises_is_raised_to_the_sender(own_cluster: EmbeddedCluster, topic: str, known: bool) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    def broken(queues: object, message: Message, arg: object) -> MessageQueue:
+        raise ZeroDivisionError(arg)
+
+    async def scenario(producer: Producer) -> None:
+        if known:
+            await warm(producer, topic)
+        with pytest.raises(ZeroDivisionError, match="the argument"):
+            await producer.send(Message(topic, b"x"), selector=broken, arg="the argument")
+        await producer.flush()
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_a_silent_name_server_costs_the_timeout_and_no_more() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        async def scenario(producer: Producer) -> None:
+            began = time.monotonic()
+            with pytest.raises(SendTimeout, match=r"nothing was tried\. All of its 0\.200 s"):
+                await producer.send(Message("t", b"x"), timeout=0.2)
+            with pytest.raises(SendTimeout):
+                await producer.send_oneway(Message("t", b"x"), timeout=0.2)
+            assert time.monotonic() - began < 0.4 + 5
+
+        run(f"127.0.0.1:{silent.getsockname()[1]}", scenario)
+
+
+def test_a_oneway_message_arrives(any_cluster: AnyCluster, wide: str) -> None:
+    queue = MessageQueue(wide, "broker-b", 0)
+
+    async def scenario(producer: Producer) -> None:
+        for _ in range(10):
+            await producer.send_oneway(Message(wide, b"x"), queue=queue)
+        # on the same connection behind them, so they are stored when it is
+        assert (await producer.send(Message(wide, b"last"), queue=queue)).offset >= 0
+        address = producer._session.routes.master_of("broker-b")
+        remote = producer._session.remote
+        async with asyncio.timeout(20):
+            while await remote.max_offset(address, queue) < 11:
+                await asyncio.sleep(0.01)
+
+    run(any_cluster.namesrv, scenario)
+
+
+def test_a_producer_is_known_to_brokers_as_soon_as_it_is_connected(own_cluster: EmbeddedCluster, topic: str) -> None:
+    async def scenario(producer: Producer) -> None:
+        receipt = await producer.send(Message(topic, b"makes the topic"))
+        broker = own_cluster.brokers[receipt.queue.broker]
+        await asyncio.to_thread(
+            wait_until, lambda: own_cluster.call(lambda: "shop" in broker.producers.groups()), "the group at the broker"
+        )
+
+    run(own_cluster.namesrv, scenario, group="shop")
+
+
+def test_after_closing_nothing_can_be_begun(own_cluster: EmbeddedCluster, topic: str) -> None:
+    async def scenario() -> None:
+        producer = Producer(own_cluster.namesrv)
+        await producer.start()
+        await producer.close()
+        with pytest.raises(StateError, match="this producer is closed"):
+            producer.send_async(Message(topic, b"x"))
+
+    asyncio.run(scenario())

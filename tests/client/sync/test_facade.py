@@ -1,0 +1,98 @@
+import asyncio
+import concurrent.futures
+import inspect
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import evenq
+from evenq.errors import StateError
+from evenq.protocol.codes import RequestCode
+from tests.waiting import wait_until
+
+
+def test_the_sync_surface_has_the_signatures_of_the_async_one() -> None:
+    for name in evenq.aio.__all__:
+        sync, async_ = getattr(evenq, name), getattr(evenq.aio, name)
+        assert inspect.signature(sync) == inspect.signature(async_), name
+        assert sync.__doc__ == async_.__doc__
+        methods = {method for method, _ in inspect.getmembers(async_, callable) if not method.startswith("_")}
+        # a sync client starts when it is made
+        assert methods - {"start"} <= set(dir(sync)), f"{name} lacks {methods - set(dir(sync))}"
+
+
+def test_a_fork_cannot_use_its_parents_client() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+    producer._pid += 1
+    with pytest.raises(
+        StateError, match=r"made in process \d+ and cannot be used in its fork \d+: make a new one here"
+    ):
+        producer.send(evenq.Message("t", b"x"))
+    producer._pid = os.getpid()
+    producer.close()
+
+
+def test_a_closed_client_says_so_and_closes_twice() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+    producer.close()
+    producer.close()
+    with pytest.raises(StateError, match="this producer is closed: make a new one"):
+        producer.send(evenq.Message("t", b"x"))
+
+
+def test_nothing_blocks_a_running_loop() -> None:
+    producer = evenq.Producer("127.0.0.1:1")
+
+    async def scenario() -> None:
+        with pytest.raises(StateError, match=r"use evenq\.aio\.Producer here"):
+            producer.send_async(evenq.Message("t", b"x"))
+
+    asyncio.run(scenario())
+    producer.close()
+
+
+def test_a_process_ends_quietly_with_clients_that_nobody_closed() -> None:
+    code = """
+import evenq
+producer = evenq.Producer("127.0.0.1:1")
+consumer = evenq.PushConsumer("127.0.0.1:1", "g")
+consumer.subscribe("t")
+consumer.start(lambda messages: None)
+print("done")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert "Task was destroyed" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_whoever_sends_faster_than_brokers_store_waits(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    monkeypatch.setattr("evenq.client.sync.surface.ROOM", 10)
+    with evenq.testing.cluster() as running, evenq.Producer(running.namesrv) as producer:
+        producer.send(evenq.Message(topic, b"makes the topic"))
+        (broker,) = running.brokers.values()
+        broker.faults.add(RequestCode.SEND_MESSAGE_V2, delay=0.3)
+        begun: list[concurrent.futures.Future[evenq.SendResult]] = []
+
+        def send() -> None:
+            begun.extend(producer.send_async(evenq.Message(topic, b"x")) for _ in range(30))
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        wait_until(lambda: len(begun) == 10, "as many sends as there is room for")
+        assert not any(each.done() for each in begun)
+        thread.join()
+        assert all(each.result().ok for each in begun)
+        assert producer._room.qsize() == 10
+
+
+def test_what_goes_wrong_in_the_loop_is_raised_to_the_caller() -> None:
+    with evenq.Producer("127.0.0.1:1") as producer:
+        with pytest.raises(evenq.ArgumentError, match="at least one byte"):
+            producer.send(evenq.Message("t", b""))
+        with pytest.raises(evenq.ArgumentError, match="selector=1: give a selector"):
+            producer.send(evenq.Message("t", b"x"), selector=1)  # type: ignore[arg-type]
+        assert isinstance(producer.send_async(evenq.Message("t", b"")).exception(), evenq.ArgumentError)
