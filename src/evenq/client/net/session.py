@@ -76,6 +76,8 @@ class Session:
         # request code -> who answers it
         self._answers: dict[int, Answer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        # heartbeats that are under way
+        self._beats: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def start(self) -> None:
@@ -92,6 +94,7 @@ class Session:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._beats, return_exceptions=True)
         await self._leave()
         self.connections.close()
         # one turn of the loop, so that the transports see their close before the loop itself may end
@@ -151,9 +154,27 @@ class Session:
         if old is None or new.masters.keys() - old.masters.keys():
             self.spawn(self.beat())
 
+    async def beat_at(self, address: str) -> None:
+        """One heartbeat to one broker.
+
+        Whoever gives up waiting for it does not end it, and a close waits for its answer: brokers handle requests side
+        by side, and would list us for two minutes more if they came to it after we have left.
+        """
+        if self._closed:
+            return
+        beat = asyncio.create_task(self.remote.heartbeat(address, self.heartbeat()))
+        self._beats.add(beat)
+        beat.add_done_callback(self._beaten)
+        await asyncio.shield(beat)
+
+    def _beaten(self, beat: asyncio.Task[None]) -> None:
+        self._beats.discard(beat)
+        # asked for, so that nobody complains where whoever waited has given up
+        _ = beat.cancelled() or beat.exception()
+
     async def _beat_one(self, address: str) -> None:
         try:
-            await self.remote.heartbeat(address, self.heartbeat())
+            await self.beat_at(address)
         except RemoteError as error:
             log.warning("no heartbeat to %s: %s", address, error)
 

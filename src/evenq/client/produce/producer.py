@@ -296,7 +296,7 @@ class Producer:
                 self._chooser.forget(broker)
                 continue
             try:
-                await self._session.remote.heartbeat(masters[broker], self._session.heartbeat())
+                await self._session.beat_at(masters[broker])
             except RemoteError:
                 self._chooser.probed(broker, answered=False)
             else:
