@@ -65,9 +65,9 @@ def test_ctrl_c_stops_a_stream_cleanly_and_the_same_command_goes_on(
     for last in (20, 30):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             try:
-                wait_until(lambda last=last: rows(table) == last, f"{last} rows", 120)  # type: ignore[misc]
+                wait_until(lambda last=last: rows(table) == last, f"{last} rows", 300)  # type: ignore[misc]
                 running.send_signal(signal.SIGINT if last == 20 else signal.SIGTERM)
-                out, err = running.communicate(timeout=60)
+                out, err = running.communicate(timeout=180)
             finally:
                 running.kill()
         assert running.returncode == 0, err

@@ -115,7 +115,7 @@ try:
 finally:
     print(*sorted(sys.modules))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
     loaded = set(done.stdout.split())
     assert "evenq.cli" in loaded
     heavy = {"numpy", "pyarrow", "pandas", "pyspark", "lz4", "zstandard", "rich.table", "evenq.broker", "evenq.testing"}

@@ -135,7 +135,7 @@ def test_topics_that_appear_queues_that_are_added_and_a_broker_that_goes_and_com
         seen: Counter[int] = Counter()
 
         def wait_for(*numbers: int) -> None:
-            wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 90)
+            wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 180)
 
         create_topic(namesrv, topic, queues=1)
         send(topic, a, 0, 0)

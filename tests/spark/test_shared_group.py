@@ -69,7 +69,7 @@ class Group:
                 return sum(who == name for who, _ in self._seen)
 
         before = count()
-        wait_until(lambda: count() > before, f"something that {name} gets", 90)
+        wait_until(lambda: count() > before, f"something that {name} gets", 180)
 
 
 def test_a_query_and_consumers_share_the_queues_while_members_come_and_go(
@@ -101,7 +101,7 @@ def test_a_query_and_consumers_share_the_queues_while_members_come_and_go(
         with Traffic(any_cluster.namesrv, topic) as more:
             other = java.push(any_cluster.namesrv, group, topic, instance="java-1", begin=Begin.FIRST)
             stack.callback(other.stop)
-            wait_until(lambda: other.messages, "something that the Java member gets", 90)
+            wait_until(lambda: other.messages, "something that the Java member gets", 180)
             members.wait_more("query")
             members.wait_more("py-2")
             other.stop()

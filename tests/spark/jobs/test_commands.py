@@ -101,10 +101,10 @@ def test_ctrl_c_ends_between_two_rounds_and_the_same_command_goes_on(
         start_new_session=True,
     )
     try:
-        wait_until(lambda: stored(namesrv, topic) > 10 or running.poll() is not None, "some rows sent", 120)
+        wait_until(lambda: stored(namesrv, topic) > 10 or running.poll() is not None, "some rows sent", 300)
         # as a terminal does: to all processes
         os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=300)
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)

@@ -268,7 +268,7 @@ def test_a_stream_goes_on_until_it_is_stopped_and_then_from_there(
     checkpoint = str(table / "_evenq" / "checkpoint")
     wait_until(lambda: sum((reached(spark, checkpoint) or {}).values()) == 20, "all rows", 60)
     stop.ask()
-    streaming.join(60)
+    streaming.join(180)
     assert [(done.rows, done.finished) for done in results] == [(20, False)]
     send(numbers(20, 25, topic))
     assert run().rows == 5

@@ -180,7 +180,7 @@ def test_a_driver_that_is_killed_leaves_no_gap(
         start_new_session=True,
     )
     try:
-        wait_until(lambda: stored(namesrv, topic) > 150, "the second round under way", 120)
+        wait_until(lambda: stored(namesrv, topic) > 150, "the second round under way", 300)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
         killed.wait()

@@ -58,7 +58,7 @@ for module in pkgutil.walk_packages(jobs.__path__, "evenq.spark.jobs."):
     importlib.import_module(module.name)
 sys.exit("pyspark" in sys.modules)
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=180).returncode == 0
 
 
 def test_errors_of_what_is_started_meanwhile_go_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -93,5 +93,5 @@ assert spark.range(3).count() == 3
 spark.stop()
 print("done")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -112,4 +112,4 @@ def test_javas_own_trace_is_understood(
         assert one.handling.count == 40
         return True
 
-    wait_until(look, "the trace of 40 messages", 90)
+    wait_until(look, "the trace of 40 messages", 180)

@@ -105,7 +105,7 @@ def wait_until_all(spark: SparkSession, cluster: AnyCluster, topics: list[str], 
         found.append(audit(spark, topics, str(folder), namesrv=cluster.namesrv, trace=False))
         return found[-1].messages >= messages
 
-    wait_until(look, f"{messages} messages", 120)
+    wait_until(look, f"{messages} messages", 300)
     return found[-1]
 
 
@@ -220,11 +220,11 @@ def test_a_report_is_kept_current(
     following = threading.Thread(target=run)
     following.start()
     try:
-        wait_until(lambda: heard and heard[-1].messages == len(tidy()), "the first report", 120)
+        wait_until(lambda: heard and heard[-1].messages == len(tidy()), "the first report", 300)
         assert heard[-1].clean
         copy = tidy()[5]
         plant(namesrv, topic, [copy])
-        wait_until(lambda: heard[-1].messages == len(tidy()) + 1, "a report with one more", 120)
+        wait_until(lambda: heard[-1].messages == len(tidy()) + 1, "a report with one more", 300)
     finally:
         stop.ask()
         following.join(180)
