@@ -1,5 +1,6 @@
 """What is laid out in columns is what the loop over messages makes."""
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -29,7 +30,9 @@ def outcome(made: BatchRecords) -> tuple[bytes, list[int], list[bytes]]:
     return bytes(made.records), made.sizes, made.tails()
 
 
-def tried(make: Callable[[RecordForm, bytes, int, int], BatchRecords], form: RecordForm, data: bytes) -> object:
+def tried(
+    make: Callable[[RecordForm, bytes, int, int], BatchRecords], form: RecordForm, data: bytes
+) -> tuple[object, ...]:
     """What comes of it, or how it is refused."""
     try:
         return outcome(make(form, data, 0, 0))
@@ -83,3 +86,14 @@ def test_only_messages_of_one_shape_are_laid_out_in_columns(
     monkeypatch.setattr(evenbatch, "_even_records", watched)
     assert outcome(batch_records(form, data, 5, 700)) == expected
     assert asked == [in_columns]
+
+
+@pytest.mark.parametrize("size", [0x7FFF, 0x8000, 0xFFFF, 0x10000])
+def test_properties_that_are_too_long_are_refused_in_the_same_way(size: int) -> None:
+    form = RecordForm(
+        topic="t", queue_id=0, born_timestamp=0, born_host="1.1.1.1:1", store_timestamp=0, store_host="1.1.1.1:1"
+    )
+    entry = struct.pack(">iiiii", 23 + size, 0, 0, 0, 1) + b"x" + struct.pack(">H", size & 0xFFFF) + b"p" * size
+    found = tried(batch_records, form, entry * 9)
+    assert found == tried(RecordForm.batch, form, entry * 9)
+    assert (found[0] is ProtocolError) == (size > 0x7FFF)

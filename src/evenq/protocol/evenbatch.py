@@ -35,7 +35,7 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     """None where the messages differ in size or flag, or anything else is to be said about them."""
     size, flag, body_size = _SIZES(data)
     tail_size = size - BODY_AT - body_size
-    if body_size <= 0 or tail_size < 2 or len(data) % size:
+    if body_size <= 0 or not 2 <= tail_size <= 2 + 0x7FFF or len(data) % size:
         return None
     count = len(data) // size
     if count < _FEW:
