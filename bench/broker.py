@@ -49,6 +49,7 @@ WARM_UP = 2
 GOALS = {
     "single sends": 0.5,
     "batches of 100": 1.0,
+    "batches of 100, uneven": 1.0,
     "pulls of 32": 1.0,
     "pulls of 32, mixed": 1.0,
     "pulls of 4096": 1.0,
@@ -143,8 +144,8 @@ def send_singles(target: Target, messages: int) -> Figure:
     return measured(target, messages, lambda: pump(target.address, requests, messages, 1000)[0])
 
 
-def send_batches(target: Target, messages: int) -> Figure:
-    requests = batches(BATCHES, QUEUES, SIZE, PER_BATCH)
+def send_batches(target: Target, messages: int, spread: int = 0) -> Figure:
+    requests = batches(BATCHES, QUEUES, SIZE, PER_BATCH, spread)
     return measured(target, messages, lambda: pump(target.address, requests, messages // PER_BATCH, 32)[0])
 
 
@@ -171,6 +172,8 @@ def compare(rounds: int, console: Console) -> bool:
         runs: dict[str, Callable[[Target], Figure]] = {
             "single sends": lambda target: send_singles(target, COUNT),
             "batches of 100": lambda target: send_batches(target, 15 * COUNT),
+            # messages of 60 to 140 bytes
+            "batches of 100, uneven": lambda target: send_batches(target, 15 * COUNT, 40),
             "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
             "pulls of 32, mixed": lambda target: pull(target, SINGLES, 5 * COUNT, 32, 32),
             # Java's broker gives 32 whatever it is asked for

@@ -109,15 +109,17 @@ def singles(topic: str, queues: int, size: int) -> Iterator[bytes]:
     return cycle(pool)
 
 
-def batches(topic: str, queues: int, size: int, per_batch: int) -> Iterator[bytes]:
-    """Sends of ``per_batch`` messages each, to all queues in turn."""
-    body = b"x" * size
+def batches(topic: str, queues: int, size: int, per_batch: int, spread: int = 0) -> Iterator[bytes]:
+    """Sends of ``per_batch`` messages each, to all queues in turn. Bodies have up to ``spread`` bytes more or less."""
+    bodies = [b"x" * (size - spread + number * 37 % (2 * spread + 1)) for number in range(per_batch)]
     pool = [
         Command(
             RequestCode.SEND_BATCH_MESSAGE,
             number,
             ext=_send(topic, number % queues, None, batch=True),
-            body=encode_batch([BatchEntry(body, _properties(number * per_batch + part)) for part in range(per_batch)]),
+            body=encode_batch(
+                [BatchEntry(body, _properties(number * per_batch + part)) for part, body in enumerate(bodies)]
+            ),
             language="JAVA",
         ).encode()
         for number in range(3 * queues)
