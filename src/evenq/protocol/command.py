@@ -16,7 +16,7 @@ from evenq.errors import ArgumentError, ProtocolError
 from evenq.protocol.lenient import loads
 from evenq.protocol.wire import Int32
 
-__all__ = ["LANGUAGES", "VERSION", "Command", "Serialize"]
+__all__ = ["LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Serialize", "frame_parts"]
 
 Serialize = Literal["JSON", "ROCKETMQ"]
 
@@ -55,6 +55,11 @@ class _JsonHeader(msgspec.Struct, rename={"ext": "extFields", "serialize": "seri
 
 _decode_json = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
+
+
+def frame_parts(header: bytes, body: bytes, mark: int = 0) -> tuple[bytes, bytes, bytes]:
+    """A frame in pieces: what stands before the header, the header, which is JSON unless ``mark`` says so, the body."""
+    return _PREFIX.pack(4 + len(header) + len(body), mark | len(header)), header, body
 
 
 class Command(msgspec.Struct, gc=False):
@@ -114,8 +119,7 @@ class Command(msgspec.Struct, gc=False):
         header = self._json_header() if serialize == "JSON" else self._binary_header()
         if len(header) > _MAX_HEADER:
             raise ArgumentError("ext", f"{len(header)} bytes", "header fields must stay under 16 MiB; use the body")
-        mark = 0 if serialize == "JSON" else _BINARY_MARK
-        return _PREFIX.pack(4 + len(header) + len(self.body), mark | len(header)), header, self.body
+        return frame_parts(header, self.body, 0 if serialize == "JSON" else _BINARY_MARK)
 
     def _json_header(self) -> bytes:
         return _encode_json(

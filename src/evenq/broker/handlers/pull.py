@@ -20,6 +20,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from evenq.broker.filtering import filter_of, is_sql, read_matching
+from evenq.broker.handlers.pullanswers import found_answer, pull_ext
 from evenq.broker.longpoll import WaitingPull
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.sql import Filter
@@ -87,7 +88,7 @@ class Pulling:
         if moved is not None:
             first, end = self._broker.store.bounds(header.topic, header.queue_id)
             reset = Read(ReadStatus.TOO_SMALL, moved, first, end)
-            return request.reply(ResponseCode.PULL_OFFSET_MOVED, ext=_ext(reset), remark="OFFSET_RESET")
+            return _nothing(request, ResponseCode.PULL_OFFSET_MOVED, reset, "OFFSET_RESET")
         limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
         place = header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit
         if callable(wanted):
@@ -95,20 +96,20 @@ class Pulling:
         else:
             found = self._broker.store.read(*place, wanted)
         if found.count:
-            code, remark = ResponseCode.SUCCESS, "FOUND"
             self._broker.traffic.sent(header.topic, header.consumer_group, found.count)
-        else:
-            code, remark = _ANSWERS[found.status]
-            if found.status is ReadStatus.EMPTY and header.queue_offset:
-                code = ResponseCode.PULL_OFFSET_MOVED
-            waits = code == ResponseCode.PULL_NOT_FOUND or (
-                deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
-            )
-            if waits and header.sys_flag & _SUSPEND and not last:
-                self._park(request, connection, header, found, deadline)
-                return None
+            offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
+            return found_answer(request, found)
+        code, remark = _ANSWERS[found.status]
+        if found.status is ReadStatus.EMPTY and header.queue_offset:
+            code = ResponseCode.PULL_OFFSET_MOVED
+        waits = code == ResponseCode.PULL_NOT_FOUND or (
+            deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        )
+        if waits and header.sys_flag & _SUSPEND and not last:
+            self._park(request, connection, header, found, deadline)
+            return None
         offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
-        return request.reply(code, ext=_ext(found), body=found.body, remark=remark)
+        return _nothing(request, code, found, remark)
 
     def _park(
         self, request: Command, connection: Connection, header: headers.PullRequest, found: Read, deadline: float | None
@@ -171,12 +172,6 @@ class Pulling:
         return filter_of(wanted.sub_string) if is_sql(wanted.expression_type) else wanted.code_set or None
 
 
-def _ext(found: Read) -> dict[str, str]:
-    return {
-        "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(found.next_offset),
-        "minOffset": str(found.min_offset),
-        "maxOffset": str(found.max_offset),
-        "topicSysFlag": "0",
-        "groupSysFlag": "0",
-    }
+def _nothing(request: Command, code: ResponseCode, found: Read, remark: str) -> Command:
+    """The answer to a pull that brings no message."""
+    return request.reply(code, ext=pull_ext(found.next_offset, found.min_offset, found.max_offset), remark=remark)
