@@ -13,13 +13,24 @@ import msgspec
 
 from evenq.errors import ArgumentError, ProtocolError
 
-__all__ = ["BODY_AT", "BatchEntry", "BatchPart", "decode_batch", "encode_batch", "encode_entry", "split_batch"]
+__all__ = [
+    "BODY_AT",
+    "BatchEntry",
+    "BatchPart",
+    "decode_batch",
+    "encode_batch",
+    "encode_entry",
+    "read_head",
+    "split_batch",
+]
 
 _HEAD = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
 
 # where the body is in a message of a batch
 BODY_AT = _HEAD.size
+# of a message of a batch: its size, its flag, and the size of its body
+read_head = struct.Struct(">i8xii").unpack_from
 
 
 class BatchEntry(msgspec.Struct, frozen=True, gc=False):

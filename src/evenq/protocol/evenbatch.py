@@ -6,14 +6,14 @@ Such batches are common: counters, ticks, rows of fixed width, what a program fi
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
 
-from evenq.protocol.batch import BODY_AT
+from evenq.protocol.batch import BODY_AT, read_head
 from evenq.protocol.recordform import BatchRecords, RecordForm
+from evenq.protocol.records import QUEUE_OFFSET_AT
 
 __all__ = ["batch_records"]
 
@@ -21,8 +21,6 @@ __all__ = ["batch_records"]
 _FEW = 8
 
 _Fields = np.dtype[np.void]
-
-_SIZES = struct.Struct(">i8xii").unpack_from
 
 
 def batch_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: int) -> BatchRecords:
@@ -33,7 +31,7 @@ def batch_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
 
 def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: int) -> BatchRecords | None:
     """None where the messages differ in size or flag, or anything else is to be said about them."""
-    size, flag, body_size = _SIZES(data)
+    size, flag, body_size = read_head(data)
     tail_size = size - BODY_AT - body_size
     if body_size <= 0 or not 2 <= tail_size <= 2 + 0x7FFF or len(data) % size:
         return None
@@ -76,7 +74,7 @@ def _columns(body_size: int, tail_size: int, body_at: int, overhead: int) -> tup
     made_size = overhead + body_size + tail_size - 2
     made = {
         "crc": (">u4", 8),
-        "queue_offset": (">i8", 20),
+        "queue_offset": (">i8", QUEUE_OFFSET_AT),
         "log_offset": (">i8", 28),
         "body": (f"V{body_size}", body_at),
         "tail": (f"V{tail_size}", made_size - tail_size),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from evenq.errors import ArgumentError
-from evenq.protocol.batch import BODY_AT, split_batch
+from evenq.protocol.batch import BODY_AT, read_head, split_batch
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.ids import pack_host
 
@@ -39,8 +39,6 @@ _FORMS = {
 
 # what a message of a batch takes beside its body and its properties
 _BATCH_OVERHEAD = BODY_AT + _SHORT.size
-# its size, its flag, and the size of its body
-_HEAD = struct.Struct(">i8xii").unpack_from
 
 
 def body_crc(body: bytes) -> int:
@@ -136,7 +134,8 @@ class RecordForm:
         """
         pieces: list[bytes] = []
         sizes: list[int] = []
-        more, topic, pack, head, note = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack, _HEAD, sizes.append
+        more, topic, pack = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack
+        head, note = read_head, sizes.append
         magic, queue_id, shared = self._magic, self._queue_id, self._shared
         at, last = 0, len(data) - _BATCH_OVERHEAD
         with suppress(IndexError):

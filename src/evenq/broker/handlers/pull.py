@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from evenq.broker.filtering import filter_of, is_sql, read_matching
-from evenq.broker.handlers.pullanswers import found_answer, pull_ext
+from evenq.broker.handlers.pullanswers import found_answer, pull_answer
 from evenq.broker.longpoll import WaitingPull
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.sql import Filter
@@ -88,7 +88,7 @@ class Pulling:
         if moved is not None:
             first, end = self._broker.store.bounds(header.topic, header.queue_id)
             reset = Read(ReadStatus.TOO_SMALL, moved, first, end)
-            return _nothing(request, ResponseCode.PULL_OFFSET_MOVED, reset, "OFFSET_RESET")
+            return pull_answer(request, ResponseCode.PULL_OFFSET_MOVED, reset, "OFFSET_RESET")
         limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
         place = header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit
         if callable(wanted):
@@ -109,7 +109,7 @@ class Pulling:
             self._park(request, connection, header, found, deadline)
             return None
         offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
-        return _nothing(request, code, found, remark)
+        return pull_answer(request, code, found, remark)
 
     def _park(
         self, request: Command, connection: Connection, header: headers.PullRequest, found: Read, deadline: float | None
@@ -170,8 +170,3 @@ class Pulling:
         if wanted.sub_version < header.sub_version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         return filter_of(wanted.sub_string) if is_sql(wanted.expression_type) else wanted.code_set or None
-
-
-def _nothing(request: Command, code: ResponseCode, found: Read, remark: str) -> Command:
-    """The answer to a pull that brings no message."""
-    return request.reply(code, ext=pull_ext(found.next_offset, found.min_offset, found.max_offset), remark=remark)

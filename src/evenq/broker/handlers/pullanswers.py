@@ -10,7 +10,7 @@ from evenq.protocol.command import RESPONSE, Command, Serialize, frame_parts
 if TYPE_CHECKING:
     from evenq.broker.store.store import Read
 
-__all__ = ["FOUND", "found_answer", "pull_ext"]
+__all__ = ["FOUND", "found_answer", "pull_answer", "pull_ext"]
 
 # Java's own name of it travels as the remark
 FOUND = "FOUND"
@@ -43,10 +43,15 @@ class _Found(Command, gc=False):
         return frame_parts(self.header, self.body)
 
 
+def pull_answer(request: Command, code: ResponseCode, read: Read, remark: str) -> Command:
+    """The answer to a pull, whatever came of it."""
+    ext = pull_ext(read.next_offset, read.min_offset, read.max_offset)
+    return request.reply(code, ext=ext, body=read.body, remark=remark)
+
+
 def found_answer(request: Command, found: Read) -> Command:
     """The answer to a pull that found messages."""
     if request.serialize != "JSON":
-        ext = pull_ext(found.next_offset, found.min_offset, found.max_offset)
-        return request.reply(ResponseCode.SUCCESS, ext=ext, body=found.body, remark=FOUND)
+        return pull_answer(request, ResponseCode.SUCCESS, found, FOUND)
     header = _HEADER % (found.next_offset, found.min_offset, found.max_offset, request.opaque)
     return _Found(ResponseCode.SUCCESS, request.opaque, RESPONSE, remark=FOUND, body=found.body, header=header)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from evenq.broker.store.recent import RecentSizes
 from evenq.broker.store.segments import Segments
+from evenq.protocol.windows import windows
 
 __all__ = ["BLANK_MAGIC", "FILE_SIZE", "CommitLog"]
 
@@ -130,9 +131,7 @@ class CommitLog:
         sizes = ends - starts
         size = int(sizes[0])
         if len(sizes) > 1 and (sizes == size).all():
-            # every place of the file as the beginning of a piece of this size: so many at once are taken as one is
-            places = np.ndarray((segment.size - size + 1,), f"V{size}", segment.view, strides=(1,))
-            data = places[starts].tobytes()
+            data = windows(segment.view, size)[starts].tobytes()
         else:
             view = segment.view
             data = b"".join([view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])

@@ -17,6 +17,7 @@ from evenq.broker.store.commitlog import BLANK_MAGIC
 from evenq.model import java_string_hash
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import MAGIC_V1
+from evenq.protocol.windows import windows
 
 __all__ = ["Keys", "find_keys", "key_hash", "keys_of"]
 
@@ -207,12 +208,12 @@ def _powers(most: int) -> Hashes:
 def _every(data: Bytes, kind: str) -> NDArray[Any]:
     """What stands at each place of the data, as numbers or words of a kind."""
     dtype = np.dtype(kind)
-    return np.ndarray((max(len(data) - dtype.itemsize + 1, 1),), dtype, data.data, strides=(1,))
+    return windows(data, dtype.itemsize).view(dtype)
 
 
 def _words(data: Bytes, begins: Ints, width: int) -> NDArray[np.void]:
     """The ``width`` bytes at each of the places."""
-    words: NDArray[np.void] = _every(data, f"V{width}")[begins]
+    words: NDArray[np.void] = windows(data, width)[begins]
     return words
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenq.errors import ArgumentError
 from evenq.protocol.columns.arrays import numbers
 
-__all__ = ["Bytes", "Ints", "cut", "hex_column", "strings", "windows"]
+__all__ = ["Bytes", "Ints", "cut", "hex_column", "strings"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -21,12 +21,6 @@ Ints = NDArray[np.int64]
 _MOST = 2**31 - 1
 
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
-
-
-def windows(data: Bytes, width: int) -> NDArray[np.void]:
-    """Every run of ``width`` bytes of ``data``, by where it begins: indexing copies whole runs, as fast as memory."""
-    count = max(len(data) - width + 1, 0)
-    return np.ndarray((count,), np.dtype((np.void, width)), data.data if count else bytes(width), strides=(1,))
 
 
 def cut(

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenq.errors import ProtocolError
-from evenq.protocol.columns.cutting import Bytes, Ints, windows
+from evenq.protocol.columns.cutting import Bytes, Ints
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import MAGIC_V1, MAGIC_V2, MIN_RECORD, split_records
+from evenq.protocol.windows import windows
 
 __all__ = ["Layout", "find_layout"]
 

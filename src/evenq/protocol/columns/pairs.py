@@ -9,7 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evenq.protocol.columns.arrays import numbers
-from evenq.protocol.columns.cutting import Bytes, Ints, cut, strings, windows
+from evenq.protocol.columns.cutting import Bytes, Ints, cut, strings
+from evenq.protocol.windows import windows
 
 __all__ = ["Pairs", "find_pairs"]
 
