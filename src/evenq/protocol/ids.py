@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import count, islice
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from threading import Lock
+from typing import overload
 
 from evenq.errors import ArgumentError
 
-__all__ = ["UniqueIds", "host_text", "message_id", "pack_host", "parse_message_id", "unique_id_time"]
+__all__ = ["UniqueIds", "UniqueRun", "host_text", "message_id", "pack_host", "parse_message_id", "unique_id_time"]
 
 _PORT = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
@@ -72,6 +73,43 @@ def parse_message_id(text: str) -> tuple[str, int]:
     return host_text(packed[:-8]), offset
 
 
+class UniqueRun(Sequence[str]):
+    """Ids that were made together: they differ in their last four digits, which count on. Made when looked at.
+
+    >>> list(UniqueRun("7F", 0xFFFE, 3)), UniqueRun("7F", 0xFFFE, 3).digits()
+    (['7FFFFE', '7FFFFF', '7F0000'], [b'FFFE', b'FFFF', b'0000'])
+    """
+
+    __slots__ = ("_count", "_first", "stem")
+
+    def __init__(self, stem: str, first: int, count: int) -> None:
+        self.stem = stem
+        self._first = first
+        self._count = count
+
+    @property
+    def id_size(self) -> int:
+        return len(self.stem) + 4
+
+    def digits(self) -> list[bytes]:
+        """The last digits of each, for the wire."""
+        numbers = [number & 0xFFFF for number in range(self._first, self._first + self._count)]
+        return struct.pack(f">{self._count}H", *numbers).hex(" ", 2).upper().encode().split()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        numbers = range(self._first, self._first + self._count)[index]
+        if isinstance(numbers, range):
+            return [f"{self.stem}{number & 0xFFFF:04X}" for number in numbers]
+        return f"{self.stem}{numbers & 0xFFFF:04X}"
+
+
 class UniqueIds:
     """Makes ids that no other producer makes: address, process, salt, milliseconds of this month, counter.
 
@@ -79,29 +117,40 @@ class UniqueIds:
     ``clock`` is the time in seconds, e.g. ``time.time``. Safe to share between threads.
 
     >>> ids = UniqueIds(address=bytes([10, 0, 0, 1]), pid=4711, salt=0xCAFE, clock=lambda: 1_700_000_000.5)
-    >>> ids.next(), ids.next()
-    ('0A00000112670000CAFE47B761F40000', '0A00000112670000CAFE47B761F40001')
+    >>> ids.next(), list(ids.take(2))
+    ('0A00000112670000CAFE47B761F40000', ['0A00000112670000CAFE47B761F40001', '0A00000112670000CAFE47B761F40002'])
     """
 
-    __slots__ = ("_clock", "_count", "_month", "_prefix", "_stem")
+    __slots__ = ("_clock", "_lock", "_made", "_month", "_prefix", "_stem")
 
     def __init__(self, *, address: bytes, pid: int, salt: int, clock: Callable[[], float]) -> None:
         if len(address) not in (4, 16):
             raise ArgumentError("address", address, "give the 4 bytes of an IPv4 address or the 16 of an IPv6 address")
         self._prefix = f"{address.hex()}{pid & 0xFFFF:04x}{salt & 0xFFFFFFFF:08x}".upper()
         self._clock = clock
-        self._count = count()
+        self._made = 0
+        self._lock = Lock()
         self._month = _month_of(clock() * 1000)
         # a millisecond, and how all ids that are made in it begin
         self._stem = (-1, "")
 
-    def next(self) -> str:
-        return f"{self._stem_now()}{next(self._count) & 0xFFFF:04X}"
+    @property
+    def id_size(self) -> int:
+        """The number of digits of every id."""
+        return len(self._prefix) + 12
 
-    def take(self, count: int) -> list[str]:
+    def next(self) -> str:
+        return f"{self._stem_now()}{self._count(1) & 0xFFFF:04X}"
+
+    def take(self, count: int) -> UniqueRun:
         """So many ids at once, for the price of one look at the clock."""
-        stem = self._stem_now()
-        return [f"{stem}{number & 0xFFFF:04X}" for number in islice(self._count, count)]
+        return UniqueRun(self._stem_now(), self._count(count), count)
+
+    def _count(self, count: int) -> int:
+        with self._lock:
+            first = self._made
+            self._made = first + count
+        return first
 
     def _stem_now(self) -> str:
         now = int(self._clock() * 1000)

@@ -2,8 +2,10 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evenq.client.produce.outgoing import OutgoingMessage, Packer, SendRequests, check_topic
+from evenq.client.produce.outgoing import OutgoingBatch, OutgoingMessage, Packer, SendRequests, check_topic
 from evenq.errors import ArgumentError, NoPermission, ProtocolError, RefusedError
 from evenq.model import Message, MessageQueue, SendStatus
 from evenq.protocol.batch import decode_batch
@@ -23,7 +25,7 @@ def packer(
     namespace: str = "",
     compression: str = "ZLIB",
 ) -> Packer:
-    ids = UniqueIds(address=bytes([10, 0, 0, 1]), pid=1, salt=2, clock=time.time)
+    ids = UniqueIds(address=bytes([10, 0, 0, 1]), pid=1, salt=2, clock=lambda: 1_700_000_000.0)
     return Packer(
         ids,
         compression=compression,  # type: ignore[arg-type]
@@ -74,6 +76,8 @@ def test_only_larger_bodies_are_compressed(compression: str, bits: int) -> None:
         (Message("t", b""), "body='0 bytes': give at least one byte"),
         (Message("t", b"x" * 101), "body='101 bytes': at most 100 bytes fit"),
         (Message("t", b"x", properties={"p": "v" * 0x7FFF}), "all properties together may have 32767 bytes"),
+        # bytes count, not characters
+        (Message("t", b"x", tags="é" * 0x4000), "properties='328.. bytes'"),
     ],
 )
 def test_what_no_broker_takes_is_refused(message: Message, complaint: str) -> None:
@@ -81,7 +85,7 @@ def test_what_no_broker_takes_is_refused(message: Message, complaint: str) -> No
     with pytest.raises(ArgumentError, match=complaint):
         pack.message(message)
     with pytest.raises(ArgumentError, match=complaint):
-        pack.entries([message])
+        pack.own_properties(message)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +96,51 @@ def test_topics_that_nobody_may_send_to(topic: str, complaint: str) -> None:
         check_topic(topic)
 
 
+def batched(pack: Packer, messages: list[Message]) -> OutgoingBatch:
+    own = [pack.own_properties(message) for message in messages]
+    parcel = pack.batch(messages, own)
+    assert len(parcel.body) == sum(map(pack.entry_size, messages, own))
+    return parcel
+
+
+MESSAGES = st.builds(
+    Message,
+    st.just("t"),
+    st.binary(min_size=1, max_size=50),
+    tags=st.none() | st.text("aé", min_size=1),
+    keys=st.lists(st.text("kü", min_size=1), max_size=2),
+    properties=st.dictionaries(st.sampled_from("pqr"), st.text("vö", min_size=1), max_size=2),
+    sharding_key=st.none() | st.text("s", min_size=1),
+    flag=st.integers(0, 3),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=12), st.sampled_from(["", "shop"]))
+def test_a_batch_carries_what_its_messages_would_alone(messages: list[Message], namespace: str) -> None:
+    parcel = batched(packer(namespace=namespace), messages)
+    alone = packer(namespace=namespace)
+    assert [(entry.body, entry.properties, entry.flag) for entry in decode_batch(parcel.body)] == [
+        (single.body, single.properties, single.flag) for single in map(alone.message, messages)
+    ]
+    assert list(parcel.unique_keys) == [
+        decode_properties(each.properties)["UNIQ_KEY"] for each in decode_batch(parcel.body)
+    ]
+
+
+def test_messages_that_have_an_id_keep_it_in_a_batch() -> None:
+    messages = [Message("t", b"1"), Message("t", b"2", properties={"UNIQ_KEY": "mine", "p": "v"})]
+    pack = packer()
+    parcel = pack.batch(messages, [pack.own_properties(message) for message in messages])
+    first, second = (decode_properties(entry.properties) for entry in decode_batch(parcel.body))
+    assert second == {"UNIQ_KEY": "mine", "p": "v"}
+    assert list(parcel.unique_keys) == [first["UNIQ_KEY"], "mine"]
+    assert len(first["UNIQ_KEY"]) == 32
+
+
 def test_a_batch_holds_its_messages_uncompressed_each_with_its_id() -> None:
     pack = packer(compress_over=10)
     messages = [Message("orders", b"x" * 50, tags="a", flag=7), Message("orders", b"y")]
-    parcel = pack.batch(messages, pack.entries(messages))
+    parcel = batched(pack, messages)
     first, second = decode_batch(parcel.body)
     assert (first.body, first.flag, second.body) == (b"x" * 50, 7, b"y")
     assert decode_properties(first.properties) == {"TAGS": "a", "UNIQ_KEY": parcel.unique_keys[0]}
@@ -107,7 +152,7 @@ def test_a_batch_over_the_limit_says_how_to_divide_it() -> None:
     pack = packer(max_message_size=200)
     messages = [Message("orders", b"x" * 60)] * 3
     with pytest.raises(ArgumentError, match=r"3 messages of \d+ bytes.*at most 200 bytes.*split=True"):
-        pack.batch(messages, pack.entries(messages))
+        batched(pack, messages)
 
 
 def test_a_request_has_the_fields_of_its_header() -> None:

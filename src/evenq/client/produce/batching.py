@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 # Bytes of a batch that is made here: large enough to make requests cheap, small enough to share a broker with others.
 BATCH_BYTES = 128 * 1024
-# Messages of a long list that are made ready at a time.
-PACKED = 256
 # Batches of one divided list that are on their way at a time.
 IN_FLIGHT = 8
 
@@ -73,7 +71,8 @@ async def send_whole(
     sender: Sender, packer: Packer, messages: Sequence[Message], seconds: float, select: Select | None
 ) -> Sequence[SendResult]:
     """Send messages in one request."""
-    return await sender.send(packer.batch(messages, packer.entries(messages)), seconds, select)
+    parcel = packer.batch(messages, [packer.own_properties(message) for message in messages])
+    return await sender.send(parcel, seconds, select)
 
 
 async def send_divided(
@@ -91,11 +90,11 @@ async def send_divided(
     loop = asyncio.get_running_loop()
     sent: list[tuple[Sequence[int], asyncio.Future[Sequence[SendResult]]]] = []
     for select, positions in parts:
-        for chunk, entries in _chunks(packer, messages, positions):
+        for chunk, own in _chunks(packer, messages, positions):
             await room.acquire()
             receipts: asyncio.Future[Sequence[SendResult]] = loop.create_future()
             receipts.add_done_callback(lambda done: room.release())
-            batch = packer.batch([messages[at] for at in chunk], entries)
+            batch = packer.batch([messages[at] for at in chunk], own)
             sender.begin(batch, receipts, seconds, select)
             sent.append((chunk, receipts))
     chunks = [chunk for chunk, _ in sent]
@@ -113,23 +112,23 @@ async def send_divided(
 
 def _chunks(
     packer: Packer, messages: Sequence[Message], positions: Sequence[int]
-) -> Iterator[tuple[list[int], list[tuple[str, bytes]]]]:
-    """Cut positions into runs that fit in a batch, with the entries of their messages."""
+) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Cut positions into runs that fit in a batch, with the properties of their messages."""
     limit = min(BATCH_BYTES, packer.limit)
     chunk: list[int] = []
-    entries: list[tuple[str, bytes]] = []
+    own: list[bytes] = []
     size = 0
-    for start in range(0, len(positions), PACKED):
-        part = positions[start : start + PACKED]
-        for at, entry in zip(part, packer.entries([messages[at] for at in part]), strict=True):
-            size += len(entry[1])
-            if size > limit and chunk:
-                yield chunk, entries
-                chunk, entries, size = [], [], len(entry[1])
-            chunk.append(at)
-            entries.append(entry)
+    for at in positions:
+        properties = packer.own_properties(messages[at])
+        more = packer.entry_size(messages[at], properties)
+        size += more
+        if size > limit and chunk:
+            yield chunk, own
+            chunk, own, size = [], [], more
+        chunk.append(at)
+        own.append(properties)
     if chunk:
-        yield chunk, entries
+        yield chunk, own
 
 
 def _by_message(chunks: Iterable[Sequence[int]], outcomes: Iterable[Sequence[T] | BaseException]) -> list[Any]:
@@ -152,12 +151,13 @@ class _Key(NamedTuple):
 class _Gathering:
     """Messages that wait to leave together. As a promise it stands for those of all of them."""
 
-    __slots__ = ("deadline", "entries", "messages", "promises", "size", "timer")
+    __slots__ = ("deadline", "messages", "own", "promises", "size", "timer")
 
     def __init__(self, timer: asyncio.TimerHandle) -> None:
         self.timer = timer
         self.messages: list[Message] = []
-        self.entries: list[tuple[str, bytes]] = []
+        # their properties
+        self.own: list[bytes] = []
         self.promises: list[Promise[SendResult]] = []
         self.size = 0
         self.deadline = inf
@@ -208,8 +208,8 @@ class Linger:
             self._add(_Key(message.topic, queue, message.tags), message, promise, seconds)
 
     def _add(self, key: _Key, message: Message, promise: Promise[SendResult], seconds: float) -> None:
-        (entry,) = self._packer.entries([message])
-        size = len(entry[1])
+        own = self._packer.own_properties(message)
+        size = self._packer.entry_size(message, own)
         group = self._gathering.get(key)
         if group is not None and group.size + size > self._limit:
             self._leave(key)
@@ -218,7 +218,7 @@ class Linger:
             timer = asyncio.get_running_loop().call_later(self._seconds, self._leave, key)
             group = self._gathering[key] = _Gathering(timer)
         group.messages.append(message)
-        group.entries.append(entry)
+        group.own.append(own)
         group.promises.append(promise)
         group.size += size
         group.deadline = min(group.deadline, self._sender.clock() + seconds)
@@ -231,7 +231,7 @@ class Linger:
     def _leave(self, key: _Key) -> None:
         group = self._gathering.pop(key)
         group.timer.cancel()
-        batch = self._packer.batch(group.messages, group.entries)
+        batch = self._packer.batch(group.messages, group.own)
         queue = key.queue
         select = None if queue is None else lambda route: queue
         self._sender.begin(batch, group, group.deadline - self._sender.clock(), select)

@@ -16,12 +16,13 @@ from evenq.client.net.remote import refusal
 from evenq.client.produce.receipts import BatchReceipts
 from evenq.errors import ArgumentError
 from evenq.model import Message, MessageQueue, Property, SendResult, SendStatus
-from evenq.protocol.batch import encode_entry
+from evenq.protocol.batch import BODY_AT, encode_entry
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.compression import Compression, compress
 from evenq.protocol.headers import SendRequestV2, SendResponse
 from evenq.protocol.ids import UniqueIds
+from evenq.protocol.namedbatch import id_property_size, named_batch
 from evenq.protocol.names import NOT_FOR_SENDING, topic_error
 from evenq.protocol.properties import encode_properties
 
@@ -47,6 +48,27 @@ _UNIQUE_KEY, _END = encode_properties({Property.UNIQUE_KEY: "|"}).split("|")
 
 _WIRE = dict(zip(SendRequestV2.__struct_fields__, SendRequestV2.__struct_encode_fields__, strict=True))
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = (_WIRE[name] for name in ("sys_flag", "born_timestamp", "flag", "properties"))
+
+
+def _wire_text(message: Message) -> str:
+    """What ``wire_properties`` gives, as it goes on the wire."""
+    if message.properties or message.delay_level or message.deliver_at is not None:
+        return encode_properties(message.wire_properties())
+    text = ""
+    if message.tags:
+        text = f"{Property.TAGS}\x01{message.tags}\x02"
+    if message.keys:
+        text += f"{Property.KEYS}\x01{' '.join(message.keys)}\x02"
+    if message.sharding_key is not None:
+        text += f"{Property.SHARDING_KEY}\x01{message.sharding_key}\x02"
+    return text
+
+
+def _check_properties(size: int) -> None:
+    if size > _PROPERTIES_LIMIT:
+        raise ArgumentError(
+            "properties", f"{size} bytes", f"all properties together may have {_PROPERTIES_LIMIT} bytes"
+        )
 
 
 def check_topic(topic: str) -> None:
@@ -122,6 +144,9 @@ class Packer:
         self.compress_over = compress_over
         self.limit = max_message_size
         self._more = {Property.INSTANCE: namespace} if namespace else {}
+        self._common = encode_properties(self._more)
+        self._common_wire = self._common.encode()
+        self._id_size = id_property_size(ids.id_size)
 
     def message(
         self,
@@ -148,17 +173,31 @@ class Packer:
             unique_key=unique_key,
         )
 
-    def entries(self, messages: Sequence[Message]) -> list[tuple[str, bytes]]:
-        """Messages as parts of a batch, each with its id. They are not compressed: a broker takes a batch apart."""
-        found: list[tuple[str, bytes]] = []
-        for message, unique_key in zip(messages, self._ids.take(len(messages)), strict=True):
-            unique_key, properties = self._named(message, None, unique_key)
-            found.append((unique_key, encode_entry(message.body, properties, message.flag)))
-        return found
+    def own_properties(self, message: Message) -> bytes:
+        """The properties of a message that is to be part of a batch, on the wire, but for its id."""
+        if not 0 < len(message.body) <= self.limit:
+            raise self._wrong_size(message)
+        text = _wire_text(message)
+        if not text:
+            return self._common_wire
+        own = (text + self._common).encode()
+        _check_properties(len(own) + self._id_size)
+        return own
 
-    def batch(self, messages: Sequence[Message], entries: Sequence[tuple[str, bytes]]) -> OutgoingBatch:
-        """Messages of one topic that were made entries, for one queue."""
-        body = b"".join([entry for _, entry in entries])
+    def entry_size(self, message: Message, own: bytes) -> int:
+        """The bytes that a message with these properties takes in a batch."""
+        return BODY_AT + len(message.body) + 2 + len(own) + self._id_size
+
+    def batch(self, messages: Sequence[Message], own: Sequence[bytes]) -> OutgoingBatch:
+        """Messages of one topic with their properties, for one queue. They are not compressed: a broker takes a batch
+        apart."""
+        ids = self._ids.take(len(messages))
+        keys: Sequence[str] = ids
+        if any(message.properties and Property.UNIQUE_KEY in message.properties for message in messages):
+            keys = [each.properties.get(Property.UNIQUE_KEY, made) for each, made in zip(messages, ids, strict=True)]
+            body = b"".join(map(self._entry, messages, keys))
+        else:
+            body = named_batch([each.body for each in messages], own, [each.flag for each in messages], ids)
         if len(body) > self.limit:
             raise ArgumentError(
                 "messages",
@@ -168,28 +207,28 @@ class Packer:
         return OutgoingBatch(
             messages[0].topic,
             body,
-            encode_properties({Property.UNIQUE_KEY: self._ids.next()} | self._more),
+            f"{_UNIQUE_KEY}{self._ids.next()}{_END}{self._common}",
             code=int(RequestCode.SEND_BATCH_MESSAGE),
             messages=messages,
-            unique_keys=[unique_key for unique_key, _ in entries],
+            unique_keys=keys,
         )
+
+    def _entry(self, message: Message, unique_key: str) -> bytes:
+        return encode_entry(message.body, self._named(message, None, unique_key)[1], message.flag)
 
     def _named(self, message: Message, more: Mapping[str, str] | None, unique_key: str) -> tuple[str, str]:
         """Check a message, and give its id and its properties on the wire; ``unique_key`` is for one without."""
         if not 0 < len(message.body) <= self.limit:
             raise self._wrong_size(message)
-        properties = message.wire_properties()
-        if more or self._more:
-            properties.update(self._more)
+        if not more and Property.UNIQUE_KEY not in message.properties:
+            text = f"{_wire_text(message)}{self._common}{_UNIQUE_KEY}{unique_key}{_END}"
+        else:
+            properties = message.wire_properties() | self._more
             properties.update(more or {})
-        if not properties:
-            return unique_key, f"{_UNIQUE_KEY}{unique_key}{_END}"
-        unique_key = properties.setdefault(Property.UNIQUE_KEY, unique_key)
-        text = encode_properties(properties)
-        if len(text) > _PROPERTIES_LIMIT:
-            raise ArgumentError(
-                "properties", f"{len(text)} bytes", f"all properties together may have {_PROPERTIES_LIMIT} bytes"
-            )
+            unique_key = properties.setdefault(Property.UNIQUE_KEY, unique_key)
+            text = encode_properties(properties)
+        if len(text) > _PROPERTIES_LIMIT // 4:
+            _check_properties(len(text.encode()))
         return unique_key, text
 
     def _wrong_size(self, message: Message) -> ArgumentError:
