@@ -12,7 +12,6 @@ Both exit with 1 where a goal is missed.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.load import batches, pulls, pump, singles
+from bench.target import Target, rest
 from tests.clusters import brokers, create_topic
 from tests.realmq import RealCluster
 
@@ -37,9 +37,6 @@ PER_BATCH = 100
 # single messages of a run; of what is cheaper, five times as many
 COUNT = 60_000
 MILLION = 1_000_000
-# A broker rests when it uses less than this share of a processor for so many seconds.
-RESTING = 0.05
-PAUSE = 0.3
 # rounds that do not count: Java gets fast by doing it
 WARM_UP = 2
 # how often a full broker and one with less are compared
@@ -60,29 +57,6 @@ MOST_RESTART = 2.0
 MOST_GROWTH = 1.1
 MOST_IDLE = 120
 MOST_START = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A broker's address, and its process, whose children are counted with it."""
-
-    address: str
-    pid: int
-
-    def _processes(self) -> list[int]:
-        threads = Path(f"/proc/{self.pid}/task").iterdir()
-        children = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
-        return [self.pid, *children]
-
-    def cpu(self) -> float:
-        """Seconds of the processor that it has used."""
-        # Linux's number of another process's clock
-        return sum(time.clock_gettime(~pid << 3 | 2) for pid in self._processes())
-
-    def memory(self) -> float:
-        """MiB of memory that it has, with the pages of its files that it has in use."""
-        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in self._processes()]
-        return sum(int(re.findall(r"VmRSS:\s+(\d+)", each)[0]) for each in statuses) / 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +106,6 @@ def measured(target: Target, messages: int, work: Callable[[], float]) -> Figure
     seconds = work()
     rest(target)
     return Figure(messages / seconds, (target.cpu() - before) / messages * MILLION)
-
-
-def rest(target: Target) -> None:
-    """Wait until a broker has nothing to do."""
-    for _ in range(100):
-        before = target.cpu()
-        time.sleep(PAUSE)
-        if target.cpu() - before < RESTING * PAUSE:
-            return
 
 
 def send_singles(target: Target, messages: int) -> Figure:
