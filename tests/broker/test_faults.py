@@ -3,6 +3,7 @@ from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 
 PULL, SEND = RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE_V2
+BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 
 def test_a_fault_is_for_its_code_only() -> None:
@@ -47,4 +48,16 @@ def test_faults_are_cleared_by_code_or_all() -> None:
     assert faults.take(Command(PULL)) is None
     assert faults.take(Command(SEND)) is not None
     faults.clear()
+    assert not faults
+
+
+def test_what_befalls_sends_befalls_batches_of_them() -> None:
+    faults = Faults()
+    faults.add(SEND, error=2, times=2)
+    faults.add(BATCH, error=14)
+    errors = [fault.error if (fault := faults.take(Command(code))) else None for code in (SEND, BATCH, BATCH, SEND)]
+    assert errors == [2, 2, 14, None]
+    faults.clear(SEND)
+    assert faults.take(Command(BATCH)) is not None
+    faults.clear(BATCH)
     assert not faults

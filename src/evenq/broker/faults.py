@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evenq.protocol.codes import ResponseCode
+from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 
 __all__ = ["Fault", "Faults"]
+
+# Clients put messages that were sent one by one together by themselves: what befalls sends befalls those as well.
+_ALSO: dict[int, int] = {
+    RequestCode.SEND_MESSAGE: RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2: RequestCode.SEND_BATCH_MESSAGE,
+}
 
 
 @dataclass(slots=True)
@@ -58,18 +64,24 @@ class Faults:
         times: int | None = None,
         when: Callable[[Command], bool] | None = None,
     ) -> None:
-        """Let requests of ``code`` suffer; without any detail they are refused as a system error."""
+        """Let requests of ``code`` suffer; without any detail they are refused as a system error.
+
+        Faults of single sends are those of batches, too.
+        """
         if error is None and not (delay or drop or mute or close):
             error = ResponseCode.SYSTEM_ERROR
         fault = Fault(delay, error, remark, drop, mute, close, times, when)
-        self._by_code.setdefault(code, []).append(fault)
+        for each in {code, _ALSO.get(code, code)}:
+            self._by_code.setdefault(each, []).append(fault)
 
     def clear(self, code: int | None = None) -> None:
         """End the faults of one code, or all."""
         if code is None:
             self._by_code.clear()
-        else:
-            self._by_code.pop(code, None)
+            return
+        ended = set(map(id, self._by_code.get(code, ())))
+        left = {each: [fault for fault in faults if id(fault) not in ended] for each, faults in self._by_code.items()}
+        self._by_code = {each: faults for each, faults in left.items() if faults}
 
     def take(self, request: Command) -> Fault | None:
         """The fault that this request suffers, counted as used."""

@@ -1,8 +1,7 @@
-"""Batches on both brokers: whole, divided, and made by waiting a little."""
+"""Batches on both brokers: whole and divided."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -109,80 +108,3 @@ def test_messages_that_cannot_travel_together_are_refused(messages: list[Message
     with pytest.raises(evenq.ArgumentError, match=complaint):
         check_batch(messages)
     assert not messages or "topics" in complaint or batch_error(messages[-1])
-
-
-# linger
-
-
-def test_messages_that_wait_a_little_travel_together(any_cluster: AnyCluster, wide: str) -> None:
-    async def scenario() -> None:
-        async with evenq.aio.Producer(any_cluster.namesrv, linger=0.05) as producer:
-            sends = [producer.send_async(Message(wide, b"%d" % n)) for n in range(100)]
-            receipts = await asyncio.gather(*sends)
-            assert len({receipt.queue for receipt in receipts}) == 1
-            assert [receipt.offset for receipt in receipts] == list(range(100))
-            assert len({receipt.msg_id for receipt in receipts}) == 100
-            # one alone does not wait for ever
-            assert (await producer.send(Message(wide, b"alone"))).ok
-
-    asyncio.run(scenario())
-
-
-def test_what_cannot_travel_together_does_not(own_cluster: EmbeddedCluster, topic: str) -> None:
-    create_topic(own_cluster.namesrv, topic)
-
-    async def scenario() -> None:
-        async with evenq.aio.Producer(own_cluster.namesrv, linger=0.02) as producer:
-            await producer.send(Message(topic, b"so that the route is known"))
-            tagged = [producer.send_async(Message(topic, b"x", tags=tags)) for tags in ("a", "b") * 5]
-            keyed = [producer.send_async(Message(topic, b"x", sharding_key=f"k-{n % 3}")) for n in range(9)]
-            large = producer.send_async(Message(topic, b"x" * 5000))
-            bound = producer.send_async(Message(topic, b"x"), queue=MessageQueue(topic, "broker-b", 3))
-            by_tag = [receipt.queue for receipt in await asyncio.gather(*tagged)]
-            by_key = [receipt.queue for receipt in await asyncio.gather(*keyed)]
-            assert len(set(by_tag[::2])) == len(set(by_tag[1::2])) == 1
-            assert by_tag[0] != by_tag[1]
-            assert by_key[:3] * 3 == by_key
-            assert (await large).ok
-            assert (await bound).queue == MessageQueue(topic, "broker-b", 3)
-
-    asyncio.run(scenario())
-
-
-def test_a_batch_leaves_when_it_is_full(own_cluster: EmbeddedCluster, topic: str) -> None:
-    create_topic(own_cluster.namesrv, topic)
-    with Producer(own_cluster.namesrv, linger=30) as producer:
-        sends = [producer.send_async(Message(topic, b"x" * 4000)) for _ in range(200)]
-        assert all(send.result(10).ok for send in sends[:160])
-        assert not sends[-1].done()
-        producer.flush()
-        assert all(send.done() and send.result().ok for send in sends)
-
-
-def test_closing_sends_what_still_waits(own_cluster: EmbeddedCluster, topic: str) -> None:
-    create_topic(own_cluster.namesrv, topic)
-    with Producer(own_cluster.namesrv, linger=30) as producer:
-        send = producer.send_async(Message(topic, b"x"))
-    assert send.result(0).ok
-
-
-def test_a_batch_that_fails_fails_for_each_of_its_messages(own_cluster: EmbeddedCluster, topic: str) -> None:
-    create_topic(own_cluster.namesrv, topic)
-    for broker in own_cluster.brokers.values():
-        broker.faults.add(BATCH, error=ResponseCode.SYSTEM_BUSY)
-    with Producer(own_cluster.namesrv, linger=0.02) as producer:
-        sends = [producer.send_async(Message(topic, b"x")) for _ in range(3)]
-        for send in sends:
-            with pytest.raises(evenq.SendFailed) as caught:
-                send.result(10)
-            assert len(caught.value.attempts) == 3
-
-
-def test_a_bad_message_is_refused_alone(own_cluster: EmbeddedCluster, topic: str) -> None:
-    create_topic(own_cluster.namesrv, topic)
-    with Producer(own_cluster.namesrv, linger=0.02) as producer:
-        good = producer.send_async(Message(topic, b"x"))
-        bad = producer.send_async(Message(topic, b""))
-        with pytest.raises(evenq.ArgumentError, match="at least one byte"):
-            bad.result(10)
-        assert good.result(10).ok

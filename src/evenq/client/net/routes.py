@@ -29,6 +29,8 @@ DEFAULT_TOPIC = "TBW102"
 MASTER = 0
 WRITE, READ = 2, 4
 
+_NO_BROKER: dict[int, str] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -69,6 +71,10 @@ class Route:
         if not ids:
             raise ConnectError(broker, f"the route of topic {self.topic!r} has no such broker; it may have gone")
         return ids.get(broker_id) or ids.get(MASTER) or next(iter(ids.values()))
+
+    def master(self, broker: str) -> str:
+        """The address of a broker's master, empty if there is none."""
+        return self.addresses.get(broker, _NO_BROKER).get(MASTER, "")
 
     @property
     def masters(self) -> dict[str, str]:

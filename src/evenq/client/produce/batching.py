@@ -1,23 +1,21 @@
-"""Batches: many messages in one request, made by the caller, by dividing a long list, or by waiting a little."""
+"""Batches: many messages in one request, made by the caller, or by dividing a long list."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from math import inf
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from evenq.client.net.routes import Routes
 from evenq.client.produce.outgoing import Packer
 from evenq.client.produce.receipts import JoinedReceipts
-from evenq.client.produce.sender import Promise, Select, Sender
+from evenq.client.produce.sender import Select, Sender
 from evenq.errors import ArgumentError, PartlySent
-from evenq.model import Message, MessageQueue, Property, SendResult
+from evenq.model import Message, Property, SendResult
 from evenq.protocol.names import RETRY
 
-__all__ = ["Linger", "batch_error", "check_batch", "send_divided", "send_whole"]
+__all__ = ["BATCH_BYTES", "batch_error", "check_batch", "send_divided", "send_whole"]
 
 T = TypeVar("T")
 
@@ -138,100 +136,3 @@ def _by_message(chunks: Iterable[Sequence[int]], outcomes: Iterable[Sequence[T] 
         each = repeat(outcome) if isinstance(outcome, BaseException) else outcome
         found.update(zip(chunk, each, strict=False))
     return [result for _, result in sorted(found.items(), key=itemgetter(0))]
-
-
-class _Key(NamedTuple):
-    """What the messages of one batch have in common."""
-
-    topic: str
-    queue: MessageQueue | None
-    tags: str | None
-
-
-class _Gathering:
-    """Messages that wait to leave together. As a promise it stands for those of all of them."""
-
-    __slots__ = ("deadline", "messages", "own", "promises", "size", "timer")
-
-    def __init__(self, timer: asyncio.TimerHandle) -> None:
-        self.timer = timer
-        self.messages: list[Message] = []
-        # their properties
-        self.own: list[bytes] = []
-        self.promises: list[Promise[SendResult]] = []
-        self.size = 0
-        self.deadline = inf
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, receipts: Sequence[SendResult]) -> None:
-        for promise, receipt in zip(self.promises, receipts, strict=True):
-            if not promise.done():
-                promise.set_result(receipt)
-
-    def set_exception(self, exception: BaseException) -> None:
-        for promise in self.promises:
-            if not promise.done():
-                promise.set_exception(exception)
-
-
-class Linger:
-    """Lets each message wait up to ``seconds`` for others of its topic, and sends them in one batch.
-
-    Messages with different tags, or bound to different queues, do not travel together. One that is delayed, that is to
-    be compressed, or whose queue cannot be told yet goes alone.
-    """
-
-    def __init__(self, sender: Sender, packer: Packer, routes: Routes, seconds: float) -> None:
-        self._sender = sender
-        self._packer = packer
-        self._routes = routes
-        self._seconds = seconds
-        self._limit = min(BATCH_BYTES, packer.limit)
-        self._gathering: dict[_Key, _Gathering] = {}
-
-    def begin(
-        self, message: Message, promise: Promise[SendResult], seconds: float, select: Select | None = None
-    ) -> None:
-        """Send a message within ``seconds``: with others, or alone where it cannot travel with any."""
-        route = self._routes.known(message.topic)
-        alone = (
-            batch_error(message) is not None
-            or len(message.body) > self._packer.compress_over
-            or (select is not None and route is None)
-        )
-        if alone:
-            self._sender.begin(self._packer.message(message), promise, seconds, select)
-        else:
-            queue = select(route) if select is not None and route is not None else None
-            self._add(_Key(message.topic, queue, message.tags), message, promise, seconds)
-
-    def _add(self, key: _Key, message: Message, promise: Promise[SendResult], seconds: float) -> None:
-        own = self._packer.own_properties(message)
-        size = self._packer.entry_size(message, own)
-        group = self._gathering.get(key)
-        if group is not None and group.size + size > self._limit:
-            self._leave(key)
-            group = None
-        if group is None:
-            timer = asyncio.get_running_loop().call_later(self._seconds, self._leave, key)
-            group = self._gathering[key] = _Gathering(timer)
-        group.messages.append(message)
-        group.own.append(own)
-        group.promises.append(promise)
-        group.size += size
-        group.deadline = min(group.deadline, self._sender.clock() + seconds)
-
-    def flush(self) -> None:
-        """Wait no longer: send all that is here."""
-        for key in list(self._gathering):
-            self._leave(key)
-
-    def _leave(self, key: _Key) -> None:
-        group = self._gathering.pop(key)
-        group.timer.cancel()
-        batch = self._packer.batch(group.messages, group.own)
-        queue = key.queue
-        select = None if queue is None else lambda route: queue
-        self._sender.begin(batch, group, group.deadline - self._sender.clock(), select)

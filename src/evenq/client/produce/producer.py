@@ -14,7 +14,8 @@ from evenq.client.net.acl import Credentials
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
-from evenq.client.produce.batching import Linger, check_batch, send_divided, send_whole
+from evenq.client.produce.batching import check_batch, send_divided, send_whole
+from evenq.client.produce.gathering import Convoy, Linger, OneByOne
 from evenq.client.produce.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.produce.replies import Replies
 from evenq.client.produce.sender import Promise, Select, Sender
@@ -41,6 +42,7 @@ class Producer:
     ``retries``            further tries after the first one failed; each avoids the broker that failed last
     ``send_latency_fault`` keep away from slow and failing brokers: ``False``, ``"classic"`` or ``"v5"``
     ``linger``             seconds that a message may wait for others, to travel with them in one batch
+    ``coalesce``           let messages that wait for a busy broker travel together; no message waits for that
     ``compress_over``      bodies of more bytes are compressed, by ``compression``
     ``topic_queues``       queues of a topic that the broker makes on the first send
     ``check``              tells a broker that asks what became of a transaction
@@ -60,6 +62,7 @@ class Producer:
         retries: int = 2,
         send_latency_fault: Literal[False, "classic", "v5"] = False,
         linger: float = 0.0,
+        coalesce: bool = True,
         compress_over: int = DEFAULT_THRESHOLD,
         compression: Compression = "ZLIB",
         max_message_size: int = 4 * 1024 * 1024,
@@ -101,7 +104,11 @@ class Producer:
         self._sender = sender = Sender(
             session, requests, self._chooser, tries=1 + retries, topic_queues=topic_queues, clock=clock
         )
-        self._linger = Linger(sender, packer, session.routes, linger) if linger else None
+        self._way: OneByOne | Linger | Convoy
+        if linger:
+            self._way = Linger(session, sender, packer, linger)
+        else:
+            self._way = Convoy(session, sender, packer) if coalesce else OneByOne(sender, packer)
         self._transactions = Transactions(session, sender, packer, wire_group, check)
         self._replies = Replies(session, sender, packer)
         self._tracer: Tracer | None = None
@@ -127,8 +134,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until all that was begun is stored, or has failed."""
-        if self._linger is not None:
-            self._linger.flush()
+        self._way.flush()
         await self._sender.idle()
 
     async def close(self) -> None:
@@ -175,7 +181,8 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         """Begin to send, and give the future of the receipt: no task is made, so many may be on their way.
 
-        Those that are on their way at the same time may be stored in any order: for order wait for each.
+        Those that are on their way at the same time may be stored in any order: for order wait for each. What comes
+        while a broker has much to answer waits until it has answered something, and travels with others.
         """
         promise: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         self._begin(promise, message, selector, arg, queue, timeout)
@@ -194,10 +201,7 @@ class Producer:
         self._session.check_open("producer")
         seconds = self._seconds(timeout)
         select = _select(message, selector, arg, queue)
-        if self._linger is not None:
-            self._linger.begin(message, promise, seconds, select)
-        else:
-            self._sender.begin(self._packer.message(message), promise, seconds, select)
+        self._way.begin(message, promise, seconds, select)
 
     async def send_oneway(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
 from typing import overload
 
 from evenq.model import MessageQueue, SendResult, SendStatus
@@ -53,18 +53,27 @@ class BatchReceipts(_Receipts):
     def __len__(self) -> int:
         return len(self._keys)
 
+    def __iter__(self) -> Iterator[SendResult]:
+        # all at once: the way by their positions would take twice as long
+        status, queue = self.status, self.queue
+        for offset, key, msg_id in zip(count(self.offset), self._keys[:], self._all_ids(), strict=False):
+            yield SendResult(status=status, queue=queue, offset=offset, msg_id=key, offset_msg_id=msg_id)
+
     def _one(self, index: int) -> SendResult:
-        if isinstance(self._ids, str):
-            self._ids = self._ids.split(",")
-        # a topic of batches has a single record for all of them, and so a single id
-        which = index if len(self._ids) == len(self._keys) else 0
         return SendResult(
             status=self.status,
             queue=self.queue,
             offset=self.offset + index,
             msg_id=self._keys[index],
-            offset_msg_id=self._ids[which],
+            offset_msg_id=self._all_ids()[index],
         )
+
+    def _all_ids(self) -> list[str]:
+        if isinstance(self._ids, str):
+            ids = self._ids.split(",")
+            # a topic of batches has a single record for all of them, and so a single id
+            self._ids = ids if len(ids) == len(self._keys) else ids[:1] * len(self._keys)
+        return self._ids
 
 
 class JoinedReceipts(_Receipts):

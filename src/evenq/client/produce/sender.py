@@ -37,9 +37,6 @@ GRACE = 0.02
 # Seconds between two looks at the route of a topic that has a broker which cannot be reached.
 LOOK_AGAIN = 1.0
 
-_NO_BROKER: dict[int, str] = {}
-_MASTER = 0
-
 
 class Promise(Protocol[R_contra]):
     """Who waits for a receipt: a future of asyncio, one of threads, or all the messages of a batch."""
@@ -106,6 +103,7 @@ class _Errand(Generic[R]):
         if not self.promise.done():
             self.promise.set_result(receipt)
         sender.ended()
+        sender.on_answer(self.address)
 
     def failed(self, error: RemoteError) -> None:
         assert self.queue is not None
@@ -132,17 +130,27 @@ class Sender:
         self.chooser = chooser
         self.clock = clock
         self.observer: Observer | None = None
+        # hears of every answer to a first try, by the broker's address
+        self.on_answer: Callable[[str], None] = lambda address: None
         # parcels without a receipt yet, and who waits until there are none
         self._under_way = 0
         self._idle: list[asyncio.Future[None]] = []
         self._looked: dict[str, float] = {}
 
-    def begin(self, parcel: Parcel[R], promise: Promise[R], seconds: float, select: Select | None = None) -> None:
+    def begin(
+        self,
+        parcel: Parcel[R],
+        promise: Promise[R],
+        seconds: float,
+        select: Select | None = None,
+        first: MessageQueue | None = None,
+    ) -> None:
         """Get a parcel to a broker within ``seconds``; the promise is kept with its receipt, or an error.
 
-        ``select`` binds it to a queue; without it the queues take turns.
+        ``select`` binds it to a queue; without it the queues take turns, unless it was this one's turn ``first``.
         """
         errand = _Errand(self, parcel, promise, seconds, select)
+        errand.queue = first
         connection = self._short_way(errand)
         self._under_way += 1
         if connection is not None:
@@ -209,9 +217,11 @@ class Sender:
         route = self._session.routes.known(errand.parcel.topic)
         if route is None or not route.writable.queues:
             return None
-        queue = self.chooser.choose(route.writable) if errand.select is None else errand.select(route)
-        errand.queue = queue
-        errand.address = route.addresses.get(queue.broker, _NO_BROKER).get(_MASTER, "")
+        queue = errand.queue
+        if queue is None:
+            queue = self.chooser.choose(route.writable) if errand.select is None else errand.select(route)
+            errand.queue = queue
+        errand.address = route.master(queue.broker)
         connection = self._session.connections.live(errand.address)
         return connection if connection is not None and connection.ready else None
 
