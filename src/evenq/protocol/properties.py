@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import cast
+
+import msgspec
 
 __all__ = ["Properties", "decode_properties", "encode_properties"]
 
@@ -34,28 +37,28 @@ def decode_properties(text: str) -> dict[str, str]:
     return found
 
 
-class Properties(Mapping[str, str]):
+class _Properties(msgspec.Struct, eq=False, gc=False):
     """The properties of a stored message, read when they are first looked at: a good third of the work of reading a
-    message, and many consumers look at its body only.
+    message, and many consumers look at its body only. A struct, since those are made three times as fast.
 
     >>> properties = Properties(b"TAGS\\x01paid\\x02")
-    >>> properties["TAGS"], properties == {"TAGS": "paid"}, {**properties, "a": "b"}
-    ('paid', True, {'TAGS': 'paid', 'a': 'b'})
+    >>> properties["TAGS"], properties == {"TAGS": "paid"}, {**properties, "a": "b"}, isinstance(properties, Mapping)
+    ('paid', True, {'TAGS': 'paid', 'a': 'b'}, True)
     """
 
-    __slots__ = ("_read", "_text")
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._read: dict[str, str] | None = None
+    wire: bytes
+    read: dict[str, str] | None = None
 
     def _all(self) -> dict[str, str]:
-        if self._read is None:
-            self._read = decode_properties(self._text.decode(errors="replace"))
-        return self._read
+        if self.read is None:
+            self.read = decode_properties(self.wire.decode(errors="replace"))
+        return self.read
 
     def __getitem__(self, name: str) -> str:
         return self._all()[name]
+
+    def get(self, name: str, default: object = None) -> object:
+        return self._all().get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
@@ -63,8 +66,30 @@ class Properties(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._all())
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
+
+    def keys(self) -> KeysView[str]:
+        return self._all().keys()
+
+    def values(self) -> ValuesView[str]:
+        return self._all().values()
+
+    def items(self) -> ItemsView[str, str]:
+        return self._all().items()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._all() == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return repr(self._all())
+
+
+# It is a mapping in all but its metaclass.
+Mapping.register(_Properties)
+Properties = cast("Callable[[bytes], Mapping[str, str]]", _Properties)
 
 
 def find_property(wire: bytes, name: bytes) -> bytes | None:
