@@ -86,6 +86,9 @@ def test_what_no_broker_takes_is_refused(message: Message, complaint: str) -> No
         pack.message(message)
     with pytest.raises(ArgumentError, match=complaint):
         pack.own_properties(message)
+    if not message.wire_properties():
+        with pytest.raises(ArgumentError, match=complaint):
+            pack.no_properties([Message("t", b"x"), message])
 
 
 @pytest.mark.parametrize(

@@ -48,29 +48,39 @@ def batch_error(message: Message) -> str | None:
     return None
 
 
-def check_batch(messages: Iterable[Message]) -> list[Message]:
-    """The messages as a list, if a broker takes them together: some, of one topic, none of them delayed."""
+def check_batch(messages: Iterable[Message]) -> tuple[list[Message], bool]:
+    """The messages as a list, if a broker takes them together: some, of one topic, none of them delayed; and whether
+    all are plain, which is to say nothing but bodies."""
     batch = list(messages)
     if not batch:
         raise ArgumentError("messages", [], "give at least one message")
     topic = batch[0].topic
-    looked_at = (
-        each for each in batch if each.topic != topic or each.properties or each.delay_level or each.deliver_at
-    )
-    odd = next((each for each in looked_at if each.topic != topic or _is_delayed(each)), batch[0])
+    # written out, since a call for each message would cost more than all the rest
+    special = [
+        each
+        for each in batch
+        if each.properties
+        or each.tags
+        or each.keys
+        or each.sharding_key is not None
+        or each.delay_level
+        or each.deliver_at
+        or each.topic != topic
+    ]
+    odd = next((each for each in special if each.topic != topic or _is_delayed(each)), batch[0])
     if odd.topic != topic:
         raise ArgumentError("messages", f"topics {topic!r} and {odd.topic!r}", "give messages of one topic at a time")
     if error := batch_error(odd):
         raise ArgumentError("messages", f"topic {topic!r}, keys {odd.keys}", error)
-    return batch
+    return batch, not special
 
 
 async def send_whole(
-    sender: Sender, packer: Packer, messages: Sequence[Message], seconds: float, select: Select | None
+    sender: Sender, packer: Packer, messages: Sequence[Message], plain: bool, seconds: float, select: Select | None
 ) -> Sequence[SendResult]:
     """Send messages in one request."""
-    parcel = packer.batch(messages, [packer.own_properties(message) for message in messages])
-    return await sender.send(parcel, seconds, select)
+    own = packer.no_properties(messages) if plain else [packer.own_properties(message) for message in messages]
+    return await sender.send(packer.batch(messages, own), seconds, select)
 
 
 async def send_divided(

@@ -184,6 +184,13 @@ class Packer:
         _check_properties(len(own) + self._id_size)
         return own
 
+    def no_properties(self, messages: Sequence[Message]) -> Sequence[bytes]:
+        """The same of many messages that are known to have none of their own."""
+        sizes = [len(message.body) for message in messages]
+        if not 0 < min(sizes) <= max(sizes) <= self.limit:
+            raise next(self._wrong_size(each) for each in messages if not 0 < len(each.body) <= self.limit)
+        return [self._common_wire] * len(messages)
+
     def entry_size(self, message: Message, own: bytes) -> int:
         """The bytes that a message with these properties takes in a batch."""
         return BODY_AT + len(message.body) + 2 + len(own) + self._id_size

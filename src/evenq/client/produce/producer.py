@@ -231,10 +231,10 @@ class Producer:
         :class:`~evenq.PartlySent` tells which messages it was. Sharding keys are kept together.
         """
         self._session.check_open("producer")
-        batch = check_batch(messages)
+        batch, plain = check_batch(messages)
         seconds = self._seconds(timeout)
         parts: list[tuple[Select | None, Sequence[int]]] = [(_select(batch[0], None, None, queue), range(len(batch)))]
-        if queue is None and any(message.sharding_key is not None for message in batch):
+        if not plain and queue is None and any(message.sharding_key is not None for message in batch):
             parts = _by_queue(await self._sender.route(batch[0].topic), batch)
         if split:
             return await send_divided(self._sender, self._packer, batch, seconds, parts)
@@ -244,7 +244,7 @@ class Producer:
                 f"sharding keys of {len(parts)} queues",
                 "one request goes to one queue: send those of one key at a time, or let split=True divide them",
             )
-        return await send_whole(self._sender, self._packer, batch, seconds, parts[0][0])
+        return await send_whole(self._sender, self._packer, batch, plain, seconds, parts[0][0])
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout: float | None = None
