@@ -105,6 +105,20 @@ def test_messages_of_a_batch_that_is_refused_are_sent_one_by_one(own_cluster: Em
     asyncio.run(scenario())
 
 
+def test_messages_that_fit_only_by_themselves_go_by_themselves(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(linger: float) -> None:
+        async with evenq.aio.Producer(own_cluster.namesrv, max_message_size=200, linger=linger) as producer:
+            await producer.send(Message(topic, b"so that the route is known"))
+            sends = [producer.send_async(Message(topic, b"x" * size)) for size in (1, 50, 150, 200) * 50]
+            async with asyncio.timeout(30):
+                assert all(receipt.ok for receipt in await asyncio.gather(*sends))
+
+    for linger in (0.0, 0.01):
+        asyncio.run(scenario(linger))
+
+
 def test_what_waits_for_a_broker_that_is_silent_fails_in_time(own_cluster: EmbeddedCluster, topic: str) -> None:
     create_topic(own_cluster.namesrv, topic)
 

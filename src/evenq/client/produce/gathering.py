@@ -68,7 +68,7 @@ class _Group:
                 promise.set_result(receipt)
 
     def set_exception(self, exception: BaseException) -> None:
-        if isinstance(exception, RefusedError) and len(self.members) > 1:
+        if isinstance(exception, RefusedError):
             # Nothing is stored. One of them may be the reason, or that they are many: the others must not suffer.
             self._part(self.members)
             return
@@ -94,6 +94,10 @@ class _Groups:
         """Let a message wait that must be sent within ``seconds``."""
         own = self._packer.own_properties(message)
         size = self._packer.entry_size(message, own)
+        if size > self._limit:
+            # fits by itself, but not into a batch
+            self._sender.begin(self._packer.message(message), promise, seconds, _bound(key), key[2])
+            return
         group = self._waiting.get(key)
         if group is not None and group.size + size > self._limit:
             self._leave(key)
@@ -122,6 +126,9 @@ class _Groups:
     def _leave(self, key: _Key) -> None:
         group = self._waiting.pop(key)
         group.timer.cancel()
+        if len(group.members) == 1:
+            self._send_apart(key, group.members)
+            return
         messages, own, _, _ = zip(*group.members, strict=True)
         seconds = group.deadline - self._sender.clock()
         self._sender.begin(self._packer.batch(messages, own), group, seconds, _bound(key), key[2])
