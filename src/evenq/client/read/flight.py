@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from evenq.client.net.connection import Connection
 from evenq.client.net.session import Session
@@ -20,8 +21,7 @@ __all__ = ["Flight", "Launcher", "abandon"]
 CROWDED = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(msgspec.Struct, frozen=True):
     """A pull that was sent for the offsets from ``start`` up to, not including, ``stop``."""
 
     start: int

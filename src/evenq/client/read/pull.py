@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from evenq.client.net.remote import Remote, refusal
 from evenq.model import MessageQueue
@@ -14,8 +14,7 @@ from evenq.protocol.headers import PullRequest, PullResponse
 __all__ = ["PullCommands", "Pulled", "pull", "pull_command", "pulled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True, gc=False):
     """What came of a pull: the records as they were sent, and where to go on.
 
     ``moved`` says that the offset asked for is outside of what the queue holds; ``next_offset`` is then the nearest

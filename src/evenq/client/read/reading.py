@@ -14,7 +14,9 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from evenq.client.net.session import Session
 from evenq.client.read.flight import Flight, Launcher, abandon
@@ -57,15 +59,17 @@ class QueueRange:
         return max(0, self.stop - self.start)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, gc=False):
     """The records of some offsets of a queue, as the broker sent them: all that were wanted, none beyond ``stop``."""
 
     queue: MessageQueue
     start: int
     stop: int
-    # megabytes of it would go into every text about a task that returns chunks, and asyncio makes such texts
-    body: bytes = field(repr=False)
+    body: bytes
+
+    def __repr__(self) -> str:
+        # without the body: asyncio makes texts of what tasks return, and it may have megabytes
+        return f"Chunk({self.queue}, {self.start}, {self.stop}, {len(self.body)} bytes)"
 
     def __len__(self) -> int:
         """How many offsets it covers: at least as many as it has records."""
