@@ -1,6 +1,7 @@
 """One member of a group as a process of its own: consumes with a listener of some milliseconds, notes what and when.
 
-``python -m bench.member NAMESRV GROUP TOPIC INSTANCE STRATEGY LISTENER_SECONDS FILE``; SIGTERM ends it properly.
+``python -m bench.member NAMESRV GROUP TOPIC INSTANCE STRATEGY LISTENER_SECONDS FILE``; it joins the group when a line
+comes in, and SIGTERM ends it properly.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, stop)
         consumer.subscribe(topic)
         print("ready", flush=True)
-        consumer.run(handler)
+        if sys.stdin.readline():
+            consumer.run(handler)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What a change of members costs: 2 → 3 → 2 → rolling restart under a steady load, Python members and Java members.
 
-``python -m bench.rebalance [--brokers embedded real] [--rate 2000] [--seconds 5]``; each member is its own process.
+``python -m bench.rebalance [--brokers embedded real] [--rate 2000] [--seconds 5]``; each member is its own
+process, which is there before the load begins.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from tests.realmq.clients import JavaMember
 
 LISTENER = 0.002
 QUEUES = 8
+# who joins, in this order
+JOINING = ("m1", "m2", "m3", "m1", "m3")
 
 Queue = tuple[str, int]
 
@@ -57,28 +60,29 @@ class Crowd(Protocol):
 class PythonCrowd:
     """evenq members, a process each."""
 
-    def __init__(self, namesrv: str, topic: str, group: str, strategy: str, folder: Path) -> None:
-        self._arguments = [namesrv, group, topic]
-        self._strategy = strategy
+    def __init__(
+        self, namesrv: str, topic: str, group: str, strategy: str, folder: Path, stack: contextlib.ExitStack
+    ) -> None:
         self._folder = folder
+        # processes that are there and have not joined: starting one would take the machine from all others
+        self._poised: defaultdict[str, list[subprocess.Popen[str]]] = defaultdict(list)
         self._running: dict[str, subprocess.Popen[str]] = {}
+        for name in JOINING:
+            command = [sys.executable, "-m", "bench.member", namesrv, group, topic, name, strategy, str(LISTENER)]
+            member = stack.enter_context(
+                subprocess.Popen(
+                    [*command, str(folder / f"{name}.txt")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+            )
+            assert member.stdout is not None
+            member.stdout.readline()
+            self._poised[name].append(member)
 
     def join(self, name: str) -> None:
-        notes = self._folder / f"{name}.txt"
-        command = [
-            sys.executable,
-            "-m",
-            "bench.member",
-            *self._arguments,
-            name,
-            self._strategy,
-            str(LISTENER),
-            str(notes),
-        ]
-        member = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert member.stdout is not None
-        member.stdout.readline()
-        self._running[name] = member
+        member = self._running[name] = self._poised[name].pop()
+        assert member.stdin is not None
+        member.stdin.write("join\n")
+        member.stdin.flush()
 
     def leave(self, name: str) -> None:
         member = self._running.pop(name)
@@ -99,13 +103,14 @@ class JavaCrowd:
 
     def __init__(self, namesrv: str, topic: str, group: str, stack: contextlib.ExitStack) -> None:
         self._namesrv, self._topic, self._group = namesrv, topic, group
-        self._stack = stack
+        self._hosts = [stack.enter_context(JavaHost()) for _ in JOINING]
         self._running: dict[str, JavaMember] = {}
         self._all: list[tuple[str, JavaMember]] = []
 
     def join(self, name: str) -> None:
-        host = self._stack.enter_context(JavaHost())
-        member = host.push(self._namesrv, self._group, self._topic, instance=name, begin=Begin.FIRST, pause=LISTENER)
+        member = self._hosts.pop().push(
+            self._namesrv, self._group, self._topic, instance=name, begin=Begin.FIRST, pause=LISTENER
+        )
         self._running[name] = member
         self._all.append((name, member))
 
@@ -270,7 +275,7 @@ def main() -> None:
                     if name.startswith("Java"):
                         crowd = JavaCrowd(cluster.namesrv, topic, f"group-{topic}", stack)
                     else:
-                        crowd = PythonCrowd(cluster.namesrv, topic, f"group-{topic}", name, Path(folder))
+                        crowd = PythonCrowd(cluster.namesrv, topic, f"group-{topic}", name, Path(folder), stack)
                     table.add_row(
                         *row(f"{name}, {kind} broker", play(cluster, topic, crowd, options.rate, options.seconds))
                     )
