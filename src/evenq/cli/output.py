@@ -84,6 +84,9 @@ def plain(value: object) -> Any:
     match value:
         case MessageQueue():
             return {"topic": value.topic, "broker": value.broker, "queue_id": value.queue_id}
+        # before structs: the properties of a message are both
+        case Mapping():
+            return {str(name): plain(item) for name, item in value.items()}
         case msgspec.Struct():
             computed = [name for name, member in vars(type(value)).items() if isinstance(member, property)]
             return {name: plain(getattr(value, name)) for name in (*value.__struct_fields__, *computed)}
@@ -94,8 +97,6 @@ def plain(value: object) -> Any:
         case bytes():
             text = _text_of(value)
             return {"base64": base64.b64encode(value).decode()} if text is None else text
-        case Mapping():
-            return {str(name): plain(item) for name, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
         case _:
