@@ -124,6 +124,26 @@ def test_the_chain_of_sizes(pieces: list[bytes]) -> None:
     assert split_records(b"".join(pieces)) == starts
 
 
+@given(st.lists(records(), max_size=6))
+def test_many_are_read_as_each_alone_and_by_the_long_way(pieces: list[bytes]) -> None:
+    body = b"".join(pieces)
+    together = decode_messages(body, broker="b")
+    assert together == [message for piece in pieces for message in decode_messages(piece, broker="b")]
+    # the long way is the one that looks at checksums
+    assert together == decode_messages(body, broker="b", check_crc=True)
+
+
+def test_records_of_one_size_may_be_divided_otherwise() -> None:
+    divided = [("orders", b"body", "a"), ("order", b"body!", "a"), ("orders", b"bod", "ab"), ("orders", b"body", "b")]
+    body = b"".join(
+        encode_record(**PLAIN | {"topic": topic, "body": value, "properties": encode_properties({"k": property_})})
+        for topic, value, property_ in divided
+    )
+    assert len({split_records(body)[1], len(body) // 4}) == 1
+    found = [(message.topic, message.body, message.properties["k"]) for message in decode_messages(body)]
+    assert found == divided
+
+
 @pytest.mark.parametrize("left", [1, 3, 4, MIN_RECORD - 1, MIN_RECORD, 100])
 def test_a_cut_chain_names_the_place(left: int) -> None:
     record = encode_record(**PLAIN)

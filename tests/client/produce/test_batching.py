@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -12,23 +11,10 @@ import evenq
 from evenq import Message, MessageQueue, PartlySent, Producer, RefusedError
 from evenq.client.produce.batching import BATCH_BYTES, batch_error, check_batch
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.testing import EmbeddedCluster, cluster
+from evenq.testing import EmbeddedCluster
 from tests.clusters import AnyCluster, create_topic
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
-
-
-@pytest.fixture
-def wide(any_cluster: AnyCluster, topic: str) -> str:
-    """A topic with four queues on each of two brokers."""
-    create_topic(any_cluster.namesrv, topic, queues=4)
-    return topic
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[EmbeddedCluster]:
-    with cluster(brokers=2) as running:
-        yield running
 
 
 def test_a_batch_is_stored_in_one_queue_in_order(any_cluster: AnyCluster, wide: str) -> None:

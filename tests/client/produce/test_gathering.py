@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,23 +11,10 @@ import evenq
 from evenq import Message, MessageQueue, Producer
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
-from evenq.testing import EmbeddedCluster, cluster
+from evenq.testing import EmbeddedCluster
 from tests.clusters import AnyCluster, create_topic
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
-
-
-@pytest.fixture
-def wide(any_cluster: AnyCluster, topic: str) -> str:
-    """A topic with four queues on each of two brokers."""
-    create_topic(any_cluster.namesrv, topic, queues=4)
-    return topic
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[EmbeddedCluster]:
-    with cluster(brokers=2) as found:
-        yield found
 
 
 def watch(brokers: EmbeddedCluster) -> list[int]:

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,8 @@ import evenq
 from evenq import HashSelector, Message, MessageQueue, Producer
 from evenq.broker import Cluster
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.testing import EmbeddedCluster, cluster
+from evenq.testing import EmbeddedCluster
 from tests.clusters import AnyCluster, create_topic
-
-
-@pytest.fixture
-def wide(any_cluster: AnyCluster, topic: str) -> str:
-    """A topic with four queues on each of two brokers."""
-    create_topic(any_cluster.namesrv, topic, queues=4)
-    return topic
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[EmbeddedCluster]:
-    with cluster(brokers=2) as running:
-        yield running
 
 
 def test_one_thread_goes_round_all_queues(any_cluster: AnyCluster, wide: str) -> None:

@@ -19,12 +19,6 @@ from tests.realmq import RealCluster, Unavailable
 SEND = RequestCode.SEND_MESSAGE_V2
 
 
-@pytest.fixture
-def own_cluster() -> Iterator[EmbeddedCluster]:
-    with cluster(brokers=2) as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.interop)])
 def two_brokers(request: pytest.FixtureRequest) -> Iterator[AnyCluster]:
     if request.param == "embedded":

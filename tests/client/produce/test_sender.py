@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,24 +14,11 @@ from evenq import Message, MessageQueue, SendResult, SendTimeout, StateError
 from evenq.aio import Producer
 from evenq.client.net.connection import WINDOW
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.testing import EmbeddedCluster, cluster
+from evenq.testing import EmbeddedCluster
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
 SEND = RequestCode.SEND_MESSAGE_V2
-
-
-@pytest.fixture
-def wide(any_cluster: AnyCluster, topic: str) -> str:
-    """A topic with four queues on each of two brokers."""
-    create_topic(any_cluster.namesrv, topic, queues=4)
-    return topic
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[EmbeddedCluster]:
-    with cluster(brokers=2) as running:
-        yield running
 
 
 def run(namesrv: str, scenario: Callable[[Producer], Coroutine[Any, Any, None]], **settings: Any) -> None:
