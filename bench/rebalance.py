@@ -15,8 +15,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -186,12 +187,15 @@ def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: floa
         nonlocal sent
         with evenq.Producer(cluster.namesrv) as producer:
             began = time.monotonic()
-            pending = []
+            # as few objects as can be: the garbage collector would stop the sending now and then
+            pending: deque[Future[evenq.SendResult]] = deque()
             while not stop.is_set():
                 due = int((time.monotonic() - began) * rate)
                 numbers = range(sent, due)
                 pending += [producer.send_async(evenq.Message(topic, b"%d" % number)) for number in numbers]
                 sent = max(sent, due)
+                while pending and pending[0].done():
+                    pending.popleft().result()
                 time.sleep(0.002)
             for future in pending:
                 future.result()
