@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -11,9 +12,8 @@ from evenq.protocol.command import Command
 __all__ = ["Fault", "Faults"]
 
 # Clients put messages that were sent one by one together by themselves: what befalls sends befalls those as well.
-_ALSO: dict[int, int] = {
-    RequestCode.SEND_MESSAGE: RequestCode.SEND_BATCH_MESSAGE,
-    RequestCode.SEND_MESSAGE_V2: RequestCode.SEND_BATCH_MESSAGE,
+_ALSO: dict[int, tuple[int, ...]] = {
+    RequestCode.SEND_BATCH_MESSAGE: (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2),
 }
 
 
@@ -71,21 +71,19 @@ class Faults:
         if error is None and not (delay or drop or mute or close):
             error = ResponseCode.SYSTEM_ERROR
         fault = Fault(delay, error, remark, drop, mute, close, times, when)
-        for each in {code, _ALSO.get(code, code)}:
-            self._by_code.setdefault(each, []).append(fault)
+        self._by_code.setdefault(code, []).append(fault)
 
     def clear(self, code: int | None = None) -> None:
         """End the faults of one code, or all."""
         if code is None:
             self._by_code.clear()
-            return
-        ended = set(map(id, self._by_code.get(code, ())))
-        left = {each: [fault for fault in faults if id(fault) not in ended] for each, faults in self._by_code.items()}
-        self._by_code = {each: faults for each, faults in left.items() if faults}
+        else:
+            self._by_code.pop(code, None)
 
     def take(self, request: Command) -> Fault | None:
         """The fault that this request suffers, counted as used."""
-        for fault in self._by_code.get(request.code, ()):
+        codes = (*_ALSO.get(request.code, ()), request.code)
+        for fault in chain.from_iterable(self._by_code.get(code, ()) for code in codes):
             if fault.when is not None and not fault.when(request):
                 continue
             if fault.times is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from evenq.protocol.batch import BODY_AT, read_head
 from evenq.protocol.recordform import BatchRecords, RecordForm
-from evenq.protocol.records import QUEUE_OFFSET_AT
+from evenq.protocol.records import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
 
 __all__ = ["batch_records"]
 
@@ -75,7 +75,7 @@ def _columns(body_size: int, tail_size: int, body_at: int, overhead: int) -> tup
     made = {
         "crc": (">u4", 8),
         "queue_offset": (">i8", QUEUE_OFFSET_AT),
-        "log_offset": (">i8", 28),
+        "log_offset": (">i8", COMMIT_LOG_OFFSET_AT),
         "body": (f"V{body_size}", body_at),
         "tail": (f"V{tail_size}", made_size - tail_size),
     }

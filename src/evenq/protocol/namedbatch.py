@@ -11,16 +11,18 @@ from evenq.protocol.batch import BODY_AT
 from evenq.protocol.ids import UniqueRun
 from evenq.protocol.properties import encode_properties
 
-__all__ = ["id_property_size", "named_batch"]
+__all__ = ["ID_AFTER", "ID_BEFORE", "id_property_size", "named_batch"]
 
-_NAME, _END = (part.encode() for part in encode_properties({Property.UNIQUE_KEY: "|"}).split("|"))
+# what stands before an id and after it, as a property on the wire
+ID_BEFORE, ID_AFTER = encode_properties({Property.UNIQUE_KEY: "|"}).split("|")
+_BEFORE, _AFTER = ID_BEFORE.encode(), ID_AFTER.encode()
 _pack_head = struct.Struct(">iiiii").pack
 _pack_short = struct.Struct(">H").pack
 
 
 def id_property_size(id_size: int) -> int:
     """The bytes of the property that an id of so many digits makes."""
-    return len(_NAME) + id_size + len(_END)
+    return len(_BEFORE) + id_size + len(_AFTER)
 
 
 def named_batch(bodies: Sequence[bytes], own: Sequence[bytes], flags: Sequence[int], ids: UniqueRun) -> bytes:
@@ -32,7 +34,7 @@ def named_batch(bodies: Sequence[bytes], own: Sequence[bytes], flags: Sequence[i
     (b'a', 'TAGS\\x01x\\x02UNIQ_KEY\\x017F00FF\\x02')
     """
     # Column by column, and joined once: nothing is made for each message but the four digits of its id.
-    count, stem = len(bodies), _NAME + ids.stem.encode()
+    count, stem = len(bodies), _BEFORE + ids.stem.encode()
     id_size = id_property_size(ids.id_size)
     sizes, own_sizes = list(map(len, bodies)), list(map(len, own))
     if len(set(sizes)) == len(set(own_sizes)) == len(set(flags)) == 1:
@@ -43,7 +45,7 @@ def named_batch(bodies: Sequence[bytes], own: Sequence[bytes], flags: Sequence[i
         middles = [_pack_short(len(each) + id_size) + each + stem for each in own]
     else:
         middles = [_pack_short(id_size) + stem] * count
-    pieces = [_END] * (5 * count)
+    pieces = [_AFTER] * (5 * count)
     pieces[::5], pieces[1::5], pieces[2::5], pieces[3::5] = heads, bodies, middles, ids.digits()
     return b"".join(pieces)
 

@@ -14,7 +14,7 @@ from evenq.protocol.command import Command
 from evenq.protocol.compression import decompress
 from evenq.protocol.headers import SendRequestV2
 from evenq.protocol.ids import UniqueIds
-from evenq.protocol.properties import decode_properties
+from evenq.protocol.properties import decode_properties, encode_properties
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 
@@ -127,6 +127,10 @@ def test_a_batch_carries_what_its_messages_would_alone(messages: list[Message], 
     ]
     assert list(parcel.unique_keys) == [
         decode_properties(each.properties)["UNIQ_KEY"] for each in decode_batch(parcel.body)
+    ]
+    common = {"INSTANCE_ID": namespace} if namespace else {}
+    assert [alone.own_properties(message).decode() for message in messages] == [
+        encode_properties(message.wire_properties() | common) for message in messages
     ]
 
 

@@ -33,10 +33,20 @@ class OneByOne:
         self, message: Message, promise: Promise[SendResult], seconds: float, select: Select | None = None
     ) -> None:
         """Send a message within ``seconds``."""
-        self._sender.begin(self._packer.message(message), promise, seconds, select)
+        self._alone(message, promise, seconds, select)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Wait no longer: send all that is here, which is nothing."""
+
+    def _alone(
+        self,
+        message: Message,
+        promise: Promise[SendResult],
+        seconds: float,
+        select: Select | None,
+        first: MessageQueue | None = None,
+    ) -> None:
+        self._sender.begin(self._packer.message(message), promise, seconds, select, first)
 
 
 # What the messages of one batch have in common: topic, tags, their queue if it is known, and whether their sender chose
@@ -94,9 +104,11 @@ class _Groups:
         """Let a message wait that must be sent within ``seconds``."""
         own = self._packer.own_properties(message)
         size = self._packer.entry_size(message, own)
+        deadline = self._sender.clock() + seconds
+        waiting = (message, own, promise, deadline)
         if size > self._limit:
             # fits by itself, but not into a batch
-            self._sender.begin(self._packer.message(message), promise, seconds, _bound(key), key[2])
+            self._send_apart(key, [waiting])
             return
         group = self._waiting.get(key)
         if group is not None and group.size + size > self._limit:
@@ -105,8 +117,7 @@ class _Groups:
         if group is None:
             timer = asyncio.get_running_loop().call_later(self._seconds, self._leave, key)
             group = self._waiting[key] = _Group(address, timer, partial(self._send_apart, key))
-        deadline = self._sender.clock() + seconds
-        group.members.append((message, own, promise, deadline))
+        group.members.append(waiting)
         group.size += size
         if deadline < group.deadline:
             group.deadline = deadline
@@ -144,36 +155,42 @@ def _bound(key: _Key) -> Select | None:
     return (lambda route: queue) if queue is not None and bound else None
 
 
-class Linger:
+class _Together(OneByOne):
+    """What those share who let messages wait for each other, ``seconds`` at most."""
+
+    def __init__(self, session: Session, sender: Sender, packer: Packer, seconds: float) -> None:
+        super().__init__(sender, packer)
+        self._session = session
+        self._groups = _Groups(sender, packer, seconds)
+
+    def flush(self) -> None:
+        """Wait no longer: send all that is here."""
+        self._groups.flush()
+
+    def _goes_alone(self, message: Message) -> bool:
+        return len(message.body) > self._packer.compress_over or batch_error(message) is not None
+
+
+class Linger(_Together):
     """Lets each message wait up to ``seconds`` for others of its topic, and sends them in one batch.
 
     Messages with different tags, or bound to different queues, do not travel together. One that is delayed, that is to
     be compressed, or whose queue cannot be told yet goes alone.
     """
 
-    def __init__(self, session: Session, sender: Sender, packer: Packer, seconds: float) -> None:
-        self._session = session
-        self._sender = sender
-        self._packer = packer
-        self._groups = _Groups(sender, packer, seconds)
-
     def begin(
         self, message: Message, promise: Promise[SendResult], seconds: float, select: Select | None = None
     ) -> None:
         """Send a message within ``seconds``: with others, or alone where it cannot travel with any."""
         route = self._session.routes.known(message.topic)
-        if _goes_alone(message, self._packer) or (select is not None and route is None):
-            self._sender.begin(self._packer.message(message), promise, seconds, select)
+        if self._goes_alone(message) or (select is not None and route is None):
+            self._alone(message, promise, seconds, select)
         else:
             queue = select(route) if select is not None and route is not None else None
             self._groups.add((message.topic, message.tags, queue, queue is not None), message, promise, seconds)
 
-    def flush(self) -> None:
-        """Wait no longer: send all that is here."""
-        self._groups.flush()
 
-
-class Convoy:
+class Convoy(_Together):
     """Sends each message at once while its broker answers quickly. What comes while the broker has much to answer
     waits until it has answered something, and leaves with all others for the same queue.
 
@@ -181,10 +198,7 @@ class Convoy:
     """
 
     def __init__(self, session: Session, sender: Sender, packer: Packer) -> None:
-        self._session = session
-        self._sender = sender
-        self._packer = packer
-        self._groups = _Groups(sender, packer, LONGEST)
+        super().__init__(session, sender, packer, LONGEST)
         sender.on_answer = self._groups.leave_to
 
     def begin(
@@ -192,8 +206,8 @@ class Convoy:
     ) -> None:
         """Send a message within ``seconds``."""
         route = self._session.routes.known(message.topic)
-        if route is None or not route.writable.queues or _goes_alone(message, self._packer):
-            self._sender.begin(self._packer.message(message), promise, seconds, select)
+        if route is None or not route.writable.queues or self._goes_alone(message):
+            self._alone(message, promise, seconds, select)
             return
         queue = self._sender.chooser.choose(route.writable) if select is None else select(route)
         key = (message.topic, message.tags, queue, select is not None)
@@ -205,14 +219,4 @@ class Convoy:
         if connection is not None and connection.in_flight >= BUSY:
             self._groups.add(key, message, promise, seconds, address)
         else:
-            self._sender.begin(self._packer.message(message), promise, seconds, select, queue)
-
-    def flush(self) -> None:
-        """Wait no longer: send all that is here."""
-        self._groups.flush()
-
-
-def _goes_alone(message: Message, packer: Packer) -> bool:
-    if len(message.body) > packer.compress_over or message.delay_level or message.deliver_at is not None:
-        return True
-    return bool(message.properties or message.topic[0] == "%") and batch_error(message) is not None
+            self._alone(message, promise, seconds, select, queue)

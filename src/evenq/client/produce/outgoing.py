@@ -22,7 +22,7 @@ from evenq.protocol.command import Command
 from evenq.protocol.compression import Compression, compress
 from evenq.protocol.headers import SendRequestV2, SendResponse
 from evenq.protocol.ids import UniqueIds
-from evenq.protocol.namedbatch import id_property_size, named_batch
+from evenq.protocol.namedbatch import ID_AFTER, ID_BEFORE, id_property_size, named_batch
 from evenq.protocol.names import NOT_FOR_SENDING, topic_error
 from evenq.protocol.properties import encode_properties
 
@@ -42,9 +42,6 @@ _STATUS: dict[int, SendStatus] = {
 _PROPERTIES_LIMIT = 0x7FFF
 # Queues whose fixed fields are kept; only a producer of very many topics uses more.
 _QUEUES_KEPT = 4096
-
-# The pieces of the one property that every message has.
-_UNIQUE_KEY, _END = encode_properties({Property.UNIQUE_KEY: "|"}).split("|")
 
 _WIRE = dict(zip(SendRequestV2.__struct_fields__, SendRequestV2.__struct_encode_fields__, strict=True))
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = (_WIRE[name] for name in ("sys_flag", "born_timestamp", "flag", "properties"))
@@ -214,7 +211,7 @@ class Packer:
         return OutgoingBatch(
             messages[0].topic,
             body,
-            f"{_UNIQUE_KEY}{self._ids.next()}{_END}{self._common}",
+            f"{ID_BEFORE}{self._ids.next()}{ID_AFTER}{self._common}",
             code=int(RequestCode.SEND_BATCH_MESSAGE),
             messages=messages,
             unique_keys=keys,
@@ -228,7 +225,7 @@ class Packer:
         if not 0 < len(message.body) <= self.limit:
             raise self._wrong_size(message)
         if not more and Property.UNIQUE_KEY not in message.properties:
-            text = f"{_wire_text(message)}{self._common}{_UNIQUE_KEY}{unique_key}{_END}"
+            text = f"{_wire_text(message)}{self._common}{ID_BEFORE}{unique_key}{ID_AFTER}"
         else:
             properties = message.wire_properties() | self._more
             properties.update(more or {})

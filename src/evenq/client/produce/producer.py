@@ -104,11 +104,11 @@ class Producer:
         self._sender = sender = Sender(
             session, requests, self._chooser, tries=1 + retries, topic_queues=topic_queues, clock=clock
         )
-        self._way: OneByOne | Linger | Convoy
+        self._way = OneByOne(sender, packer)
         if linger:
             self._way = Linger(session, sender, packer, linger)
-        else:
-            self._way = Convoy(session, sender, packer) if coalesce else OneByOne(sender, packer)
+        elif coalesce:
+            self._way = Convoy(session, sender, packer)
         self._transactions = Transactions(session, sender, packer, wire_group, check)
         self._replies = Replies(session, sender, packer)
         self._tracer: Tracer | None = None
