@@ -14,7 +14,7 @@ from evenq.balance.measures import gini, least_moves, load, moved, peak, spread,
 from evenq.balance.ordering import sorted_members, sorted_queues
 from evenq.balance.plan import Plan, plan
 from evenq.balance.registry import STRATEGIES, StrategyLike, as_strategy, assign, strategy
-from evenq.balance.roundrobin import Counter, RoundRobin, on_behalf_of
+from evenq.balance.roundrobin import Counter, RoundRobin, act_for, on_behalf_of
 from evenq.balance.routes import PublishRoute
 from evenq.balance.selectors import (
     HashSelector,
@@ -45,6 +45,7 @@ __all__ = [
     "SelectorLike",
     "Strategy",
     "StrategyLike",
+    "act_for",
     "as_selector",
     "as_strategy",
     "assign",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from asyncio import Task, current_task
 from asyncio.events import _get_running_loop
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from itertools import count
@@ -12,7 +13,7 @@ from random import Random
 from typing import Any, TypeAlias
 from weakref import ref
 
-__all__ = ["Counter", "RoundRobin", "on_behalf_of"]
+__all__ = ["Counter", "RoundRobin", "act_for", "on_behalf_of"]
 
 Sender: TypeAlias = Task[Any] | threading.Thread
 
@@ -39,6 +40,11 @@ def on_behalf_of(thread: threading.Thread) -> AbstractContextManager[None]:
     """Tasks that are started in this block, in whatever event loop, and choices made in it use the counter of
     ``thread``. For a sync surface whose sends are made in a loop elsewhere."""
     return _OnBehalf(thread)
+
+
+def act_for(thread: threading.Thread) -> None:
+    """The same from here on to the end of what the event loop is just calling."""
+    _sender.set(thread)
 
 
 class Counter:
@@ -79,7 +85,8 @@ class RoundRobin:
             sender = current_task(loop)
         if sender is None:
             return local.counter or local.begin()
-        return local.counters.get(ref(sender)) or local.begin(sender)
+        last, counter = local.last
+        return counter if last() is sender else local.of(sender)
 
 
 class _Local(threading.local):
@@ -91,6 +98,13 @@ class _Local(threading.local):
         self.counter: Counter | None = None
         # a WeakKeyDictionary by hand: looking into one costs twice as much
         self.counters: dict[ref[Sender], Counter] = {}
+        # whoever sent last, who is mostly who sends next; nobody at first
+        self.last: tuple[Callable[[], Sender | None], Counter] = (lambda: None, Counter(0))
+
+    def of(self, sender: Sender) -> Counter:
+        counter = self.counters.get(ref(sender)) or self.begin(sender)
+        self.last = (ref(sender), counter)
+        return counter
 
     def begin(self, sender: Sender | None = None) -> Counter:
         counter = Counter(next(self.starts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from threading import Lock
 from typing import overload
@@ -73,6 +73,15 @@ def parse_message_id(text: str) -> tuple[str, int]:
     return host_text(packed[:-8]), offset
 
 
+# Last digits that are made together, and kept.
+_BLOCK = 256
+
+
+@cache
+def _digits(block: int) -> list[bytes]:
+    return [b"%04X" % number for number in range(block * _BLOCK, (block + 1) * _BLOCK)]
+
+
 class UniqueRun(Sequence[str]):
     """Ids that were made together: they differ in their last four digits, which count on. Made when looked at.
 
@@ -93,8 +102,14 @@ class UniqueRun(Sequence[str]):
 
     def digits(self) -> list[bytes]:
         """The last digits of each, for the wire."""
-        numbers = [number & 0xFFFF for number in range(self._first, self._first + self._count)]
-        return struct.pack(f">{self._count}H", *numbers).hex(" ", 2).upper().encode().split()
+        first = self._first & 0xFFFF
+        end, found = first + self._count, []
+        while first < end:
+            block, start = divmod(first, _BLOCK)
+            stop = min(_BLOCK, start + end - first)
+            found += _digits(block & 0xFF)[start:stop]
+            first += stop - start
+        return found
 
     def __len__(self) -> int:
         return self._count

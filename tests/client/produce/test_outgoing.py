@@ -85,7 +85,7 @@ def test_what_no_broker_takes_is_refused(message: Message, complaint: str) -> No
     with pytest.raises(ArgumentError, match=complaint):
         pack.message(message)
     with pytest.raises(ArgumentError, match=complaint):
-        pack.own_properties(message)
+        pack.entry(message)
     if not message.wire_properties():
         with pytest.raises(ArgumentError, match=complaint):
             pack.no_properties([Message("t", b"x"), message])
@@ -100,9 +100,9 @@ def test_topics_that_nobody_may_send_to(topic: str, complaint: str) -> None:
 
 
 def batched(pack: Packer, messages: list[Message]) -> OutgoingBatch:
-    own = [pack.own_properties(message) for message in messages]
+    own, sizes = zip(*map(pack.entry, messages), strict=True)
     parcel = pack.batch(messages, own)
-    assert len(parcel.body) == sum(map(pack.entry_size, messages, own))
+    assert len(parcel.body) == sum(sizes)
     return parcel
 
 
@@ -129,7 +129,7 @@ def test_a_batch_carries_what_its_messages_would_alone(messages: list[Message], 
         decode_properties(each.properties)["UNIQ_KEY"] for each in decode_batch(parcel.body)
     ]
     common = {"INSTANCE_ID": namespace} if namespace else {}
-    assert [alone.own_properties(message).decode() for message in messages] == [
+    assert [alone.entry(message)[0].decode() for message in messages] == [
         encode_properties(message.wire_properties() | common) for message in messages
     ]
 
@@ -137,7 +137,7 @@ def test_a_batch_carries_what_its_messages_would_alone(messages: list[Message], 
 def test_messages_that_have_an_id_keep_it_in_a_batch() -> None:
     messages = [Message("t", b"1"), Message("t", b"2", properties={"UNIQ_KEY": "mine", "p": "v"})]
     pack = packer()
-    parcel = pack.batch(messages, [pack.own_properties(message) for message in messages])
+    parcel = pack.batch(messages, [pack.entry(message)[0] for message in messages])
     first, second = (decode_properties(entry.properties) for entry in decode_batch(parcel.body))
     assert second == {"UNIQ_KEY": "mine", "p": "v"}
     assert list(parcel.unique_keys) == [first["UNIQ_KEY"], "mine"]

@@ -41,7 +41,7 @@ def _is_delayed(message: Message) -> bool:
 
 def batch_error(message: Message) -> str | None:
     """Why a message cannot be part of a batch, or None."""
-    if _is_delayed(message):
+    if (message.delay_level or message.deliver_at is not None or message.properties) and _is_delayed(message):
         return "a delayed message cannot be part of a batch: send it by itself"
     if message.topic.startswith(RETRY):
         return "a message to a retry topic cannot be part of a batch: send it by itself"
@@ -79,7 +79,7 @@ async def send_whole(
     sender: Sender, packer: Packer, messages: Sequence[Message], plain: bool, seconds: float, select: Select | None
 ) -> Sequence[SendResult]:
     """Send messages in one request."""
-    own = packer.no_properties(messages) if plain else [packer.own_properties(message) for message in messages]
+    own = packer.no_properties(messages) if plain else [packer.entry(message)[0] for message in messages]
     return await sender.send(packer.batch(messages, own), seconds, select)
 
 
@@ -127,8 +127,7 @@ def _chunks(
     own: list[bytes] = []
     size = 0
     for at in positions:
-        properties = packer.own_properties(messages[at])
-        more = packer.entry_size(messages[at], properties)
+        properties, more = packer.entry(messages[at])
         size += more
         if size > limit and chunk:
             yield chunk, own

@@ -95,28 +95,24 @@ class _Groups:
         self._packer = packer
         self._seconds = seconds
         self._limit = min(BATCH_BYTES, packer.limit)
-        self._waiting: dict[_Key, _Group] = {}
-
-    def __contains__(self, key: _Key) -> bool:
-        return key in self._waiting
+        self.waiting: dict[_Key, _Group] = {}
 
     def add(self, key: _Key, message: Message, promise: Promise[SendResult], seconds: float, address: str = "") -> None:
         """Let a message wait that must be sent within ``seconds``."""
-        own = self._packer.own_properties(message)
-        size = self._packer.entry_size(message, own)
+        own, size = self._packer.entry(message)
         deadline = self._sender.clock() + seconds
         waiting = (message, own, promise, deadline)
         if size > self._limit:
             # fits by itself, but not into a batch
             self._send_apart(key, [waiting])
             return
-        group = self._waiting.get(key)
+        group = self.waiting.get(key)
         if group is not None and group.size + size > self._limit:
             self._leave(key)
             group = None
         if group is None:
             timer = asyncio.get_running_loop().call_later(self._seconds, self._leave, key)
-            group = self._waiting[key] = _Group(address, timer, partial(self._send_apart, key))
+            group = self.waiting[key] = _Group(address, timer, partial(self._send_apart, key))
         group.members.append(waiting)
         group.size += size
         if deadline < group.deadline:
@@ -124,18 +120,18 @@ class _Groups:
 
     def leave_to(self, address: str) -> None:
         """Send the messages that wait longest for a broker."""
-        for key, group in self._waiting.items():
+        for key, group in self.waiting.items():
             if group.address == address:
                 self._leave(key)
                 return
 
     def flush(self) -> None:
         """Wait no longer: send all that is here."""
-        for key in list(self._waiting):
+        for key in list(self.waiting):
             self._leave(key)
 
     def _leave(self, key: _Key) -> None:
-        group = self._waiting.pop(key)
+        group = self.waiting.pop(key)
         group.timer.cancel()
         if len(group.members) == 1:
             self._send_apart(key, group.members)
@@ -211,7 +207,7 @@ class Convoy(_Together):
             return
         queue = self._sender.chooser.choose(route.writable) if select is None else select(route)
         key = (message.topic, message.tags, queue, select is not None)
-        if key in self._groups:
+        if key in self._groups.waiting:
             self._groups.add(key, message, promise, seconds)
             return
         address = route.master(queue.broker)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -45,6 +46,8 @@ _QUEUES_KEPT = 4096
 
 _WIRE = dict(zip(SendRequestV2.__struct_fields__, SendRequestV2.__struct_encode_fields__, strict=True))
 _SYS_FLAG, _BORN, _FLAG, _PROPERTIES = (_WIRE[name] for name in ("sys_flag", "born_timestamp", "flag", "properties"))
+
+_own = attrgetter("properties")
 
 
 def _wire_text(message: Message) -> str:
@@ -144,6 +147,8 @@ class Packer:
         self._common = encode_properties(self._more)
         self._common_wire = self._common.encode()
         self._id_size = id_property_size(ids.id_size)
+        # of a message without body and properties in a batch
+        self._entry_size = BODY_AT + 2 + self._id_size
 
     def message(
         self,
@@ -170,16 +175,17 @@ class Packer:
             unique_key=unique_key,
         )
 
-    def own_properties(self, message: Message) -> bytes:
-        """The properties of a message that is to be part of a batch, on the wire, but for its id."""
-        if not 0 < len(message.body) <= self.limit:
+    def entry(self, message: Message) -> tuple[bytes, int]:
+        """The properties of a message that is to be part of a batch, on the wire but for its id, and the bytes that it
+        takes in the batch."""
+        body_size, own = len(message.body), self._common_wire
+        if not 0 < body_size <= self.limit:
             raise self._wrong_size(message)
         text = _wire_text(message)
-        if not text:
-            return self._common_wire
-        own = (text + self._common).encode()
-        _check_properties(len(own) + self._id_size)
-        return own
+        if text:
+            own = (text + self._common).encode()
+            _check_properties(len(own) + self._id_size)
+        return own, self._entry_size + body_size + len(own)
 
     def no_properties(self, messages: Sequence[Message]) -> Sequence[bytes]:
         """The same of many messages that are known to have none of their own."""
@@ -188,16 +194,12 @@ class Packer:
             raise next(self._wrong_size(each) for each in messages if not 0 < len(each.body) <= self.limit)
         return [self._common_wire] * len(messages)
 
-    def entry_size(self, message: Message, own: bytes) -> int:
-        """The bytes that a message with these properties takes in a batch."""
-        return BODY_AT + len(message.body) + 2 + len(own) + self._id_size
-
     def batch(self, messages: Sequence[Message], own: Sequence[bytes]) -> OutgoingBatch:
         """Messages of one topic with their properties, for one queue. They are not compressed: a broker takes a batch
         apart."""
         ids = self._ids.take(len(messages))
         keys: Sequence[str] = ids
-        if any(message.properties and Property.UNIQUE_KEY in message.properties for message in messages):
+        if any(Property.UNIQUE_KEY in properties for properties in filter(None, map(_own, messages))):
             keys = [each.properties.get(Property.UNIQUE_KEY, made) for each, made in zip(messages, ids, strict=True)]
             body = b"".join(map(self._entry, messages, keys))
         else:

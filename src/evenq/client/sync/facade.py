@@ -11,11 +11,10 @@ import threading
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
-from evenq.balance import on_behalf_of
+from evenq.balance import act_for, on_behalf_of
 from evenq.client.sync.pending import Pending
 from evenq.errors import StateError
 
@@ -29,22 +28,26 @@ T = TypeVar("T")
 EXIT_PATIENCE = 2.0
 
 
+# Who calls, what they wait for, and what is to be called.
+_Call = tuple[threading.Thread, Pending[Any], Callable[..., None], tuple[object, ...]]
+
+
 class _LoopThread:
     """An event loop that runs in a daemon thread for as long as the process lives."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self._pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         # calls from other threads, and whether the loop has been told that there are some
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[_Call] = deque()
         self._told = False
         self._thread = threading.Thread(target=self._run, name="evenq", daemon=True)
         self._thread.start()
         atexit.register(self._stop)
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """For any thread: let ``call`` run in the loop, in order. Calls close together cost one wake-up."""
-        self._calls.append(call)
+    def soon(self, promise: Pending[Any], method: Callable[..., None], args: tuple[object, ...]) -> None:
+        """For any thread: let ``method`` run in the loop, in order. Calls close together cost one wake-up."""
+        self._calls.append((threading.current_thread(), promise, method, args))
         if not self._told:
             self._told = True
             self.loop.call_soon_threadsafe(self._make_calls)
@@ -52,8 +55,16 @@ class _LoopThread:
     def _make_calls(self) -> None:
         # first this: a call that is added from now on tells the loop again
         self._told = False
+        caller = None
         for _ in range(len(self._calls)):
-            self._calls.popleft()()
+            thread, promise, method, args = self._calls.popleft()
+            if thread is not caller:
+                caller = thread
+                act_for(thread)
+            try:
+                method(promise, *args)
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                promise.set_exception(error)
 
     def _run(self) -> None:
         self.loop.run_forever()
@@ -61,7 +72,7 @@ class _LoopThread:
         self.loop.close()
 
     def _stop(self) -> None:
-        if self.pid == os.getpid():
+        if self._pid == os.getpid():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(EXIT_PATIENCE)
 
@@ -76,25 +87,29 @@ async def _end_all() -> None:
 
 _lock = threading.Lock()
 _thread: _LoopThread | None = None
+_pid = os.getpid()
+
+
+def _forked() -> None:
+    """A fork does not inherit the thread of the loop, so it gets one of its own."""
+    global _lock, _thread, _pid
+    _lock, _thread, _pid = threading.Lock(), None, os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _loop_thread() -> _LoopThread:
-    """The loop of this process. A fork does not inherit its thread, so the child gets one of its own."""
+    """The loop of this process."""
+    return _thread or _begin_thread()
+
+
+def _begin_thread() -> _LoopThread:
     global _thread
     with _lock:
-        if _thread is None or _thread.pid != os.getpid():
+        if _thread is None:
             _thread = _LoopThread()
         return _thread
-
-
-def _keep(
-    promise: Pending[Any], sender: threading.Thread, method: Callable[..., None], args: tuple[object, ...]
-) -> None:
-    try:
-        with on_behalf_of(sender):
-            method(promise, *args)
-    except Exception as error:  # noqa: BLE001 - it is the caller's
-        promise.set_exception(error)
 
 
 class _Inner(Protocol):
@@ -109,7 +124,7 @@ class Facade(Generic[I]):
 
     def __init__(self, inner: I) -> None:
         self._inner = inner
-        self._pid = os.getpid()
+        self._pid = _pid
 
     def close(self) -> None:
         """End properly and free everything. Safe to call twice."""
@@ -135,7 +150,7 @@ class Facade(Generic[I]):
 
     def _begin(self, promise: Pending[T], method: Callable[..., None], *args: object) -> Pending[T]:
         """Call a method that keeps a promise, where the async object lives: no task is made."""
-        _loop_thread().soon(partial(_keep, promise, threading.current_thread(), method, args))
+        _loop_thread().soon(promise, method, args)
         return promise
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -159,9 +174,9 @@ class Facade(Generic[I]):
 
     def _check(self) -> None:
         kind = type(self).__name__
-        if self._pid != os.getpid():
+        if self._pid != _pid:
             raise StateError(
-                f"this {kind} was made in process {self._pid} and cannot be used in its fork {os.getpid()}: "
+                f"this {kind} was made in process {self._pid} and cannot be used in its fork {_pid}: "
                 "make a new one here"
             )
         if _get_running_loop() is not None:

@@ -59,13 +59,13 @@ class Pending(Future[T]):
     def _keep(self) -> None:
         if self._then is not None:
             self._then()
-        with _SHARED:
-            lock = self.__dict__.setdefault("_condition", _SHARED)
-            if lock is _SHARED:
-                self._state = _FINISHED
-                return
+        # First this, then a look for a lock. Whoever made one before the look is told below; whoever comes after it
+        # gets the shared one, and sees that the promise is kept.
+        self._state = _FINISHED
+        lock = self.__dict__.setdefault("_condition", _SHARED)
+        if lock is _SHARED:
+            return
         with lock:
-            self._state = _FINISHED
             for waiter in self._waiters:
                 (waiter.add_result if self._exception is None else waiter.add_exception)(self)
             lock.notify_all()
