@@ -116,12 +116,13 @@ class Command(msgspec.Struct, gc=False):
     def parts(self, serialize: Serialize | None = None) -> tuple[bytes, bytes, bytes]:
         """The same in pieces, for who sends many: a large body is then not copied twice."""
         serialize = serialize or self.serialize
-        header = self._json_header() if serialize == "JSON" else self._binary_header()
+        header = self.json_header() if serialize == "JSON" else self._binary_header()
         if len(header) > _MAX_HEADER:
             raise ArgumentError("ext", f"{len(header)} bytes", "header fields must stay under 16 MiB; use the body")
         return frame_parts(header, self.body, 0 if serialize == "JSON" else _BINARY_MARK)
 
-    def _json_header(self) -> bytes:
+    def json_header(self) -> bytes:
+        """The header alone, in the format that is every client's default."""
         return _encode_json(
             _JsonHeader(
                 self.code,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from evenq.errors import ProtocolError, RecordError
@@ -70,8 +71,8 @@ _FIXED_V4 = _FIXED[0]
 _read_sizes = struct.Struct(">i80xi").unpack_from
 
 
-def split_records(body: bytes) -> list[int]:
-    """Where each record begins. Only the chain of sizes is looked at.
+def split_records(body: bytes, most: int | None = None) -> list[int]:
+    """Where each record begins, or each of the first ``most``. Only the chain of sizes is looked at.
 
     >>> split_records(bytes(88 + 3))
     Traceback (most recent call last):
@@ -82,12 +83,16 @@ def split_records(body: bytes) -> list[int]:
     at, end = 0, len(body)
     size_at, note = _SIZE.unpack_from, starts.append
     last = end - MIN_RECORD
-    while at <= last:
+    for _ in repeat(None) if most is None else repeat(None, most):
+        if at > last:
+            break
         (size,) = size_at(body, at)
         if size < MIN_RECORD:
             break
         note(at)
         at += size
+    else:
+        return starts
     if at != end:
         # raises: one of the two is not as it should be
         _size_at(body, at if at < end else starts[-1])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from evenq.client.consume.buffer import Buffer
+from evenq.client.consume.intake import in_turn
 from evenq.client.read.reading import Chunk
 from evenq.client.settings import FlowControl
 from evenq.errors import ArgumentError
@@ -24,6 +25,10 @@ def buffer(**limits: int) -> Buffer:
 
 def offsets(chunks: list[Chunk]) -> list[int]:
     return [message.queue_offset for each in chunks for message in decode_messages(each.body)]
+
+
+def look(held: Buffer, limit: int) -> list[Chunk]:
+    return [shown.chunk for shown in in_turn([held], limit)[0]]
 
 
 def test_chunks_are_cut_by_count_and_by_offset() -> None:
@@ -53,15 +58,16 @@ class Caller(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 12))
     def take(self, limit: int) -> None:
-        found = self.buffer.look(limit)
+        found = look(self.buffer, limit)
         assert len(offsets(found)) <= limit
+        assert offsets(found) or len(self.got) == len(self.added), "something, if there is anything"
         for each in found:
             assert self.buffer.hand(self.buffer.epoch, each.stop)
         self.got += offsets(found)
 
     @rule(limit=st.integers(1, 12), stop=st.integers(0, 12))
     def take_some(self, limit: int, stop: int) -> None:
-        for offset in offsets(self.buffer.look(limit))[:stop]:
+        for offset in offsets(look(self.buffer, limit))[:stop]:
             assert self.buffer.hand(self.buffer.epoch, offset + 1)
             self.got.append(offset)
 
@@ -80,13 +86,30 @@ class Caller(RuleBasedStateMachine):
 TestCaller: Any = Caller.TestCase
 
 
+def test_queues_take_turns_and_chunks_stay_whole_where_one_fits() -> None:
+    first, second = buffer(), buffer()
+    for at in (0, 4):
+        first.add(chunk(at, at + 4))
+        second.add(chunk(at, at + 4))
+
+    def seen(limit: int) -> tuple[list[tuple[Buffer, int, int]], bool]:
+        found, full = in_turn([first, second], limit)
+        return [(shown.buffer, shown.chunk.start, shown.chunk.stop) for shown in found], full
+
+    assert seen(100) == ([(first, 0, 4), (second, 0, 4), (first, 4, 8), (second, 4, 8)], False)
+    assert seen(16) == (seen(100)[0], True)
+    assert seen(9) == ([(first, 0, 4), (second, 0, 4)], True)
+    assert seen(3) == ([(first, 0, 3)], True)
+    assert in_turn([], 9) == in_turn([buffer()], 9) == ([], False)
+
+
 def test_what_was_shown_before_a_jump_is_void() -> None:
     held = buffer()
     held.add(chunk(0, 10))
     epoch = held.epoch
     held.jump(4)
     assert not held.hand(epoch, 10)
-    assert (held.given, held.done, held.look(10)) == (4, 4, [])
+    assert (held.given, held.done, look(held, 10)) == (4, 4, [])
     held.add(chunk(4, 6))
     held.add(Chunk(QUEUE, 100, 100, b""))
     assert (held.given, held.next_offset, held.committed) == (100, 100, 0)
@@ -112,7 +135,7 @@ def test_reading_ahead_stops_at_the_limits(limits: dict[str, int]) -> None:
     held.add(chunk(5, 10))
     assert not held.room.is_set()
     held.hand(held.epoch, 5)
-    held.look(1)
+    look(held, 1)
     assert held.room.is_set()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenq.client.net.connection import Waiter
 from evenq.client.net.session import Session
 from evenq.client.read import reading
 from evenq.client.read.reading import Chunk, Pace, QueueRange, RangeReader
@@ -22,6 +23,7 @@ from evenq.protocol.command import Command
 from evenq.protocol.filters import EVERYTHING
 from evenq.protocol.headers import PullRequest, PullResponse
 from evenq.protocol.records import encode_record
+from evenq.protocol.template import Template
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-b", 3)
@@ -55,6 +57,7 @@ class FakeBroker:
     in_flight: int = 0
     most_in_flight: int = 0
     timeouts: Timeouts = field(default_factory=Timeouts)
+    closed: bool = False
 
     @property
     def routes(self) -> "FakeBroker":
@@ -79,22 +82,19 @@ class FakeBroker:
     def address(self, broker: str) -> str:
         return f"{broker}:10911"
 
-    def post(self, command: Command, timeout: float) -> "asyncio.Future[Command]":
-        header = PullRequest.from_ext(command.ext)
+    def submit_like(self, template: Template, values: tuple[int, ...], timeout: float, waiter: Waiter) -> None:
+        header = PullRequest.from_ext(template.command(*values).ext)
         self.asked.append(header)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Command] = loop.create_future()
-        loop.call_soon(self._settle, future, header, len(self.asked) in self.failures)
-        return future
+        asyncio.get_running_loop().call_soon(self._settle, waiter, header, len(self.asked) in self.failures)
 
-    def _settle(self, future: "asyncio.Future[Command]", header: PullRequest, fails: bool) -> None:
+    def _settle(self, waiter: Waiter, header: PullRequest, fails: bool) -> None:
         self.in_flight -= 1
         if fails:
-            future.set_exception(ConnectError("broker-a:10911", "lost"))
-        elif not future.cancelled():
-            future.set_result(self._answer(header))
+            waiter.failed(ConnectError("broker-a:10911", "lost"))
+        else:
+            waiter.answered(self._answer(header))
 
     def _answer(self, header: PullRequest) -> Command:
         low, high = self.held
@@ -246,22 +246,27 @@ def test_a_slow_consumer_holds_the_reader_back() -> None:
 
 def test_leaving_early_drops_what_is_in_flight() -> None:
     class Slow(FakeBroker):
-        def _settle(self, future: "asyncio.Future[Command]", header: PullRequest, fails: bool) -> None:
-            waiting.append(future)
+        def _settle(self, waiter: Waiter, header: PullRequest, fails: bool) -> None:
+            waiting.append((waiter, header))
             if len(waiting) <= 2:
-                super()._settle(future, header, fails)
+                super()._settle(waiter, header, fails)
 
-    waiting: list[asyncio.Future[Command]] = []
+    waiting: list[tuple[Waiter, PullRequest]] = []
+    broker = Slow()
 
     async def leave() -> None:
-        chunks = RangeReader(cast(Session, Slow()), "g").read([QueueRange(QUEUE, 0, 1_000_000)])
+        reader = RangeReader(cast(Session, broker), "g")
+        chunks = reader.read([QueueRange(QUEUE, 0, 1_000_000)])
         await anext(chunks)
         await anext(chunks)
         await chunks.aclose()
+        assert len(waiting) > 2
+        # answers that come yet are nobody's
+        for waiter, header in waiting[2:]:
+            FakeBroker._settle(broker, waiter, header, False)
+        assert len(reader._flights) == 0
 
     asyncio.run(leave())
-    assert len(waiting) > 2
-    assert all(future.cancelled() for future in waiting[2:])
 
 
 def test_offsets_that_are_gone_are_an_error_with_a_way_out() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Iterator
 
 from evenq.client.group.held import Cached
 from evenq.client.read.reading import Chunk
@@ -99,19 +100,10 @@ class Buffer:
             self.committed = min(self.committed, offset)
         self._update_room()
 
-    def look(self, limit: int) -> list[Chunk]:
-        """The chunks that come next, ``limit`` messages at most.
-
-        Nothing is given by that: :meth:`hand` says what the caller gets.
-        """
+    def ahead(self) -> Iterator[Chunk]:
+        """The chunks that come next. Nothing is given by that: :meth:`hand` says what the caller gets."""
         self._trim()
-        found: list[Chunk] = []
-        for chunk in self._chunks:
-            if limit <= 0:
-                break
-            found.append(chunk if len(chunk) <= limit else chunk.first(limit))
-            limit -= len(found[-1])
-        return found
+        return iter(self._chunks)
 
     def hand(self, epoch: int, stop: int) -> bool:
         """Give the caller what lies before ``stop``; False where what it was shown under ``epoch`` is void."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from evenq.client.consume.buffer import Buffer
 from evenq.client.net.session import Session
@@ -16,11 +18,10 @@ from evenq.client.read.unpacking import as_messages
 from evenq.model import MessageQueue, MessageView
 from evenq.protocol.bodies import Subscription
 
-__all__ = ["Intake", "Shown"]
+__all__ = ["Intake", "Shown", "in_turn"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A chunk that the caller may be given, as long as the buffer is in the same epoch."""
 
     buffer: Buffer
@@ -29,6 +30,30 @@ class Shown:
 
     def hand(self, stop: int) -> bool:
         return self.buffer.hand(self.epoch, stop)
+
+
+def in_turn(buffers: Iterable[Buffer], limit: int) -> tuple[list[Shown], bool]:
+    """What comes next of all buffers, chunk by chunk in turn, ``limit`` messages at most; and whether there is more.
+
+    Chunks are shown whole, as long as there is one that fits: to cut one takes time.
+    """
+    turns = deque((buffer, buffer.ahead()) for buffer in buffers)
+    found: list[Shown] = []
+    while turns:
+        buffer, ahead = turns.popleft()
+        chunk = next(ahead, None)
+        if chunk is None:
+            continue
+        if len(chunk) > limit:
+            if found:
+                return found, True
+            chunk = chunk.first(limit)
+        found.append(Shown(buffer, buffer.epoch, chunk))
+        limit -= len(chunk)
+        if limit <= 0:
+            return found, True
+        turns.append((buffer, ahead))
+    return found, False
 
 
 class Intake:
@@ -91,13 +116,12 @@ class Intake:
         for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:
             del self._buffers[queue]
         deadline = time.monotonic() + timeout
-        while not (shown := self._look(limit)) and await self._arrival(deadline):
-            pass
+        shown, full = self._look(limit)
+        while not shown and await self._arrival(deadline):
+            shown, full = self._look(limit)
         deadline = time.monotonic() + gather
-        while gather and sum(len(each.chunk) for each in shown) < limit and self._growing():
-            if not await self._arrival(deadline):
-                break
-            shown = self._look(limit)
+        while gather and not full and self._growing() and await self._arrival(deadline):
+            shown, full = self._look(limit)
         return shown
 
     async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
@@ -134,22 +158,14 @@ class Intake:
     def _growing(self) -> bool:
         return any(buffer.growing for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused)
 
-    def _look(self, limit: int) -> list[Shown]:
+    def _look(self, limit: int) -> tuple[list[Shown], bool]:
         ready = [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
-        if not ready:
-            return []
-        self._turn = (self._turn + 1) % len(ready)
-        found: list[Shown] = []
-        for number, buffer in enumerate((*ready[self._turn :], *ready[: self._turn])):
-            # those that have little leave their part to those that come after them
-            part = max(1, limit // (len(ready) - number))
-            for chunk in buffer.look(part):
-                buffer.consumed_at = time.monotonic()
-                found.append(Shown(buffer, buffer.epoch, chunk))
-                limit -= len(chunk)
-            if limit <= 0:
-                break
-        return found
+        self._turn = (self._turn + 1) % max(1, len(ready))
+        found, full = in_turn((*ready[self._turn :], *ready[: self._turn]), limit)
+        now = time.monotonic()
+        for shown in found:
+            shown.buffer.consumed_at = now
+        return found, full
 
     async def _read(self, buffer: Buffer) -> None:
         queue = buffer.queue

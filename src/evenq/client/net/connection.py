@@ -16,6 +16,7 @@ from evenq.errors import ConnectError, ProtocolError, RemoteError, RequestTimeou
 from evenq.protocol.codes import RequestCode, name_of
 from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
+from evenq.protocol.template import Template
 
 __all__ = ["Connection", "OnRequest", "Sign", "Waiter"]
 
@@ -159,13 +160,18 @@ class Connection(asyncio.Protocol):
         if self._broken is not None:
             waiter.failed(ConnectError(self.address, self._broken.reason))
             return
-        opaque = command.opaque = next(_opaque) & 0x7FFFFFFF
+        command.opaque = next(_opaque) & 0x7FFFFFFF
         self._write(command)
-        deadline = self._loop.time() + timeout
-        self._waiting[opaque] = (waiter, deadline, timeout, command.code)
-        self._pulls += command.code in PULLS
-        if deadline < self._sweep_at:
-            self._sweep_by(deadline)
+        self._expect(command.opaque, command.code, timeout, waiter)
+
+    def submit_like(self, template: Template, values: tuple[int, ...], timeout: float, waiter: Waiter) -> None:
+        """The same for a request of which very many are alike."""
+        if self._broken is not None or self._sign is not None:
+            self.submit(template.command(*values), timeout, waiter)
+            return
+        opaque = next(_opaque) & 0x7FFFFFFF
+        self._put(template.frame(opaque, *values))
+        self._expect(opaque, template.code, timeout, waiter)
 
     async def send_oneway(self, command: Command, timeout: float = 3.0) -> None:
         """Send without an answer. Returns when the bytes are on their way, not when they arrived."""
@@ -228,6 +234,13 @@ class Connection(asyncio.Protocol):
         else:
             self._pulls -= waiting[3] in PULLS
             waiting[0].answered(command)
+
+    def _expect(self, opaque: int, code: int, timeout: float, waiter: Waiter) -> None:
+        deadline = self._loop.time() + timeout
+        self._waiting[opaque] = (waiter, deadline, timeout, code)
+        self._pulls += code in PULLS
+        if deadline < self._sweep_at:
+            self._sweep_by(deadline)
 
     def _sweep_by(self, deadline: float) -> None:
         if self._sweeper is not None:

@@ -3,42 +3,116 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-
-import msgspec
+from collections import deque
 
 from evenq.client.net.connection import Connection
+from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
-from evenq.client.read.pull import PullCommands, Pulled, pulled
+from evenq.client.read.pull import Pulled, PullTemplates, pulled
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
+from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import EVERYTHING, TAG
 
-__all__ = ["Flight", "Launcher", "abandon"]
+__all__ = ["Flight", "Flights", "Launcher"]
 
 # Requests on one connection, over all queues, beyond which a queue with two pulls in flight sends no more.
 CROWDED = 256
 
 
-class Flight(msgspec.Struct, frozen=True):
-    """A pull that was sent for the offsets from ``start`` up to, not including, ``stop``."""
+class Flight:
+    """A pull that was sent for the offsets of ``queue`` from ``start`` up to, not including, ``stop``.
 
-    start: int
-    stop: int
-    answer: asyncio.Future[Command]
-    address: str
+    It waits for the answer itself: no future is made, and nobody is woken for an answer whose turn has not come.
+    """
 
-    async def landed(self) -> Pulled:
-        """What the pull brought."""
-        return pulled(self.address, await self.answer)
+    __slots__ = ("_answer", "_error", "_flights", "address", "has_landed", "queue", "start", "stop")
+
+    def __init__(self, flights: Flights, queue: MessageQueue, start: int, stop: int, address: str) -> None:
+        self.queue = queue
+        self.start = start
+        self.stop = stop
+        self.address = address
+        self.has_landed = False
+        self._flights = flights
+        self._answer: Command | None = None
+        self._error: RemoteError | None = None
+
+    def answered(self, answer: Command) -> None:
+        self._answer = answer
+        self.has_landed = True
+        self._flights.told()
+
+    def failed(self, error: RemoteError) -> None:
+        self._error = error
+        self.has_landed = True
+        self._flights.told()
+
+    def brought(self) -> Pulled:
+        """What the pull brought, once it has landed."""
+        if self._error is not None:
+            raise self._error
+        assert self._answer is not None
+        return pulled(self.address, self._answer)
+
+    def brought_whole(self) -> Pulled | None:
+        """The same if it is all that was asked for, as it mostly is; else None."""
+        if self._answer is None or self._answer.code != ResponseCode.SUCCESS:
+            return None
+        came = pulled(self.address, self._answer)
+        return came if came.body and came.next_offset == self.stop else None
 
 
-def abandon(flights: Iterable[Flight]) -> None:
-    """Nobody waits for these any more."""
-    for flight in flights:
-        # a future that failed and that nobody looked at would be reported as forgotten
-        _ = flight.answer.cancel() or flight.answer.exception()
+class Flights:
+    """The pulls of one reader that are on their way, in the order in which their answers are wanted."""
+
+    def __init__(self) -> None:
+        self._flying: deque[Flight] = deque()
+        # whoever waits until the first of them has landed
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    @property
+    def first(self) -> Flight:
+        return self._flying[0]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first of them has landed."""
+        return bool(self._flying) and self._flying[0].has_landed
+
+    def add(self, flight: Flight) -> None:
+        self._flying.append(flight)
+
+    def add_first(self, flight: Flight) -> None:
+        self._flying.appendleft(flight)
+
+    def take(self) -> Flight:
+        """Take the first of them off."""
+        return self._flying.popleft()
+
+    async def landed(self) -> Flight:
+        """The same, when it has landed. For one caller at a time."""
+        while not self._flying[0].has_landed:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._flying.popleft()
+
+    def told(self) -> None:
+        """One of them has landed, or one that was abandoned."""
+        waiter = self._waiter
+        if waiter is not None and self.ready and not waiter.done():
+            waiter.set_result(None)
+
+    def abandon(self) -> None:
+        """Nobody waits for these any more."""
+        self._flying.clear()
 
 
 class Launcher:
@@ -49,32 +123,60 @@ class Launcher:
         session: Session,
         group: str,
         queue: MessageQueue,
+        flights: Flights,
         *,
         expression: str = EVERYTHING,
         expression_type: str = TAG,
     ) -> None:
         self._session = session
         self._queue = queue
-        self._commands = PullCommands(group, queue, expression, expression_type, hold=session.timeouts.hold)
+        self._flights = flights
+        self._pulls = PullTemplates(group, queue, expression, expression_type, hold=session.timeouts.hold)
+        self._route: Route | None = None
         self._connection: Connection | None = None
+        self._address = queue.broker
 
     @property
     def crowded(self) -> bool:
         """Whether so much is in flight to the broker that more would only take memory."""
         return self._connection is not None and self._connection.in_flight >= CROWDED
 
+    @property
+    def ready(self) -> bool:
+        """Whether the broker is connected, by the newest route."""
+        connection = self._connection
+        return (
+            connection is not None
+            and not connection.closed
+            and self._session.routes.known(self._queue.topic) is self._route
+        )
+
     async def launch(self, start: int, stop: int, *, held: bool = False) -> Flight:
         """Ask for the offsets. A connection that cannot be made is a flight that fails, as one that breaks is."""
+        if not self.ready:
+            try:
+                await self._connect()
+            except RemoteError as error:
+                flight = Flight(self._flights, self._queue, start, stop, self._address)
+                flight.failed(error)
+                return flight
+        return self.send(start, stop, held=held)
+
+    def send(self, start: int, stop: int, *, held: bool = False) -> Flight:
+        """The same at once, where the broker is connected."""
+        connection, timeouts = self._connection, self._session.timeouts
+        assert connection is not None
+        flight = Flight(self._flights, self._queue, start, stop, self._address)
+        if held:
+            connection.submit_like(self._pulls.held, (start, stop - start), timeouts.pull + timeouts.hold, flight)
+        else:
+            connection.submit_like(self._pulls.at_once, (start, stop - start), timeouts.pull, flight)
+        return flight
+
+    async def _connect(self) -> None:
         session, queue = self._session, self._queue
-        address = queue.broker
-        try:
-            route = session.routes.known(queue.topic) or await session.routes.get(queue.topic)
-            address = route.address(queue.broker)
-            connection = session.connections.live(address) or await session.connections.get(address)
-            self._connection = connection
-        except RemoteError as error:
-            failed: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-            failed.set_exception(error)
-            return Flight(start, stop, failed, address)
-        timeout = session.timeouts.pull + (session.timeouts.hold if held else 0)
-        return Flight(start, stop, connection.post(self._commands.at(start, stop - start, held=held), timeout), address)
+        self._connection, self._address = None, queue.broker
+        route = session.routes.known(queue.topic) or await session.routes.get(queue.topic)
+        self._address = route.address(queue.broker)
+        self._connection = session.connections.live(self._address) or await session.connections.get(self._address)
+        self._route = route

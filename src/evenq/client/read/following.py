@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from evenq.client.net.session import Session
-from evenq.client.read.flight import Flight, Launcher, abandon
+from evenq.client.read.flight import Flight, Flights, Launcher
 from evenq.client.read.pull import Pulled
-from evenq.client.read.reading import MOST, Chunk, Pace
+from evenq.client.read.reading import MOST, Chunk, Pace, with_more
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
@@ -62,8 +61,8 @@ class Follower:
         self._clock = clock
         # when a pull was last sent that may wait at the broker
         self._asked_at = 0.0
+        self._flights = Flights()
         self._launcher = self._make_launcher(subscription())
-        self._flying: deque[Flight] = deque()
         # the offset that the next new pull asks for, and the first one that the queue is not known to have
         self._next = offset
         self._end = offset
@@ -84,9 +83,9 @@ class Follower:
             while True:
                 self._alive()
                 await self._launch()
-                flight = self._flying.popleft()
+                flight = await self._flights.landed()
                 try:
-                    came = await flight.landed()
+                    came = flight.brought()
                 except RemoteError as error:
                     log.warning("pull from %s at %d: %s; again in %.1f s", self._queue, flight.start, error, pause)
                     self._go_to(flight.start)
@@ -96,31 +95,35 @@ class Follower:
                 pause = FIRST_PAUSE
                 chunk = await self._accept(flight, came)
                 if chunk is not None:
-                    yield chunk
+                    yield with_more(chunk, self._flights, self._learn)
         finally:
-            abandon(self._flying)
+            self._flights.abandon()
 
     async def _launch(self) -> None:
         """Send as many pulls as there is use and room for, or one that waits where nothing is known to be there."""
         wanted = self._subscription()
         if wanted is not self._wanted:
             self._launcher = self._make_launcher(wanted)
-        flying, pace = self._flying, self._pace
-        while self._next < self._end and self._may_launch():
-            stop = min(self._end, self._next + pace.next_span())
-            flying.append(await self._launcher.launch(self._next, stop))
-            self._next = stop
-        if not flying:
+        flights, pace, launcher = self._flights, self._pace, self._launcher
+        if self._next < self._end:
+            if not flights:
+                await self._launch_one(min(self._end, self._next + pace.next_span()))
+            window, room = pace.window, self._room()
+            while (
+                self._next < self._end
+                and len(flights) < window
+                and self._next - flights.first.start < room
+                and (len(flights) < 2 or not launcher.crowded)
+            ):
+                await self._launch_one(min(self._end, self._next + pace.next_span()))
+        if not flights:
             self._asked_at = self._clock()
-            flying.append(await self._launcher.launch(self._next, self._next + MOST, held=True))
+            flights.add(await launcher.launch(self._next, self._next + MOST, held=True))
 
-    def _may_launch(self) -> bool:
-        flying = self._flying
-        if not flying:
-            return True
-        if len(flying) >= self._pace.window or self._next - flying[0].start >= self._room():
-            return False
-        return len(flying) < 2 or not self._launcher.crowded
+    async def _launch_one(self, stop: int) -> None:
+        launcher = self._launcher
+        start, self._next = self._next, stop
+        self._flights.add(launcher.send(start, stop) if launcher.ready else await launcher.launch(start, stop))
 
     async def _accept(self, flight: Flight, came: Pulled) -> Chunk | None:
         """The chunk that an answer brings; None where it brings nothing, not even a new offset."""
@@ -132,27 +135,29 @@ class Follower:
             )  # fmt: skip
             self._go_to(came.next_offset)
             return Chunk(queue, came.next_offset, came.next_offset, b"")
-        self._end = max(self._end, came.max_offset)
         if came.next_offset <= start:
             self._go_to(start)
             await asyncio.sleep(max(0.0, self._asked_at + EMPTY_PAUSE - self._clock()))
             return None
-        if came.body and came.next_offset < came.max_offset:
-            # at the end of the queue a small answer only says that there is no more
-            self._pace.learn(flight.stop - start, came.next_offset - start, len(came.body))
+        self._learn(flight, came)
         chunk = Chunk(queue, start, came.next_offset, came.body)
-        if not self._flying:
+        if not self._flights:
             self._next = came.next_offset
             return chunk
-        behind = self._flying[0].start
+        behind = self._flights.first.start
         if came.next_offset < behind:
-            self._flying.appendleft(await self._launcher.launch(came.next_offset, behind))
+            self._flights.add_first(await self._launcher.launch(came.next_offset, behind))
         return chunk.up_to(behind)
+
+    def _learn(self, flight: Flight, came: Pulled) -> None:
+        self._end = max(self._end, came.max_offset)
+        if came.body and came.next_offset < came.max_offset:
+            # at the end of the queue a small answer only says that there is no more
+            self._pace.learn(flight.stop - flight.start, came.next_offset - flight.start, len(came.body))
 
     def _go_to(self, offset: int) -> None:
         """Forget what is in flight, and ask next for ``offset``."""
-        abandon(self._flying)
-        self._flying.clear()
+        self._flights.abandon()
         self._next = self._end = offset
 
     async def _recover(self, pause: float) -> None:
@@ -166,6 +171,7 @@ class Follower:
             self._session,
             self._group,
             self._queue,
+            self._flights,
             expression=wanted.sub_string,
             expression_type=wanted.expression_type,
         )

@@ -10,8 +10,9 @@ from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import PullFlag
 from evenq.protocol.headers import PullRequest, PullResponse
+from evenq.protocol.template import Template
 
-__all__ = ["PullCommands", "Pulled", "pull", "pull_command", "pulled"]
+__all__ = ["PullTemplates", "Pulled", "pull", "pull_command", "pulled"]
 
 
 class Pulled(msgspec.Struct, frozen=True, gc=False):
@@ -60,15 +61,15 @@ def pull_command(
     return Command(RequestCode.PULL_MESSAGE, ext=header.to_ext())
 
 
-class PullCommands:
-    """The pulls of one queue. They differ in offset and count only, so the rest of the header is made once.
+class PullTemplates:
+    """The pulls of one queue, which differ in offset and count only: at once, or held by the broker if need be.
 
-    >>> commands = PullCommands("billing", MessageQueue("orders", "broker-a", 0))
-    >>> commands.at(10, 32) == pull_command("billing", MessageQueue("orders", "broker-a", 0), 10, count=32)
+    >>> pulls = PullTemplates("billing", MessageQueue("orders", "broker-a", 0))
+    >>> pulls.at_once.command(10, 32) == pull_command("billing", MessageQueue("orders", "broker-a", 0), 10, count=32)
     True
     """
 
-    __slots__ = ("_at_once", "_held", "expression", "expression_type")
+    __slots__ = ("at_once", "held")
 
     def __init__(
         self,
@@ -79,33 +80,44 @@ class PullCommands:
         *,
         hold: float = 15.0,
     ) -> None:
-        self.expression = expression
-        self.expression_type = expression_type
-        self._at_once, self._held = (
-            pull_command(
+        def template(seconds: float) -> Template:
+            command = pull_command(
                 group, queue, 0, count=0, hold=seconds, expression=expression, expression_type=expression_type
-            ).ext
-            for seconds in (0.0, hold)
-        )
+            )
+            return Template(
+                Command(command.code, ext={name: text for name, text in command.ext.items() if name not in _VARYING}),
+                *_VARYING,
+            )
 
-    def at(self, offset: int, count: int, *, held: bool = False) -> Command:
-        """The pull at ``offset``; where ``held``, the broker may keep it until something comes."""
-        fields = {**(self._held if held else self._at_once), "queueOffset": str(offset), "maxMsgNums": str(count)}
-        return Command(RequestCode.PULL_MESSAGE, ext=fields)
+        self.at_once, self.held = template(0.0), template(hold)
+
+
+_VARYING = ("queueOffset", "maxMsgNums")
 
 
 def pulled(address: str, answer: Command) -> Pulled:
     """Read the answer. Finding nothing is an answer like any other; only refusals are errors."""
-    match answer.code:
-        case ResponseCode.SUCCESS | ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
-            moved = False
-        case ResponseCode.PULL_OFFSET_MOVED:
-            moved = True
-        case _:
-            raise refusal(address, RequestCode.PULL_MESSAGE, answer)
+    code = answer.code
+    if code not in _ANSWERS:
+        raise refusal(address, RequestCode.PULL_MESSAGE, answer)
     header = PullResponse.from_ext(answer.ext)
-    body = answer.body if answer.code == ResponseCode.SUCCESS else b""
-    return Pulled(body, header.next_begin_offset, header.min_offset, header.max_offset, moved)
+    return Pulled(
+        answer.body if code == ResponseCode.SUCCESS else b"",
+        header.next_begin_offset,
+        header.min_offset,
+        header.max_offset,
+        code == ResponseCode.PULL_OFFSET_MOVED,
+    )
+
+
+_ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
 
 
 async def pull(remote: Remote, address: str, command: Command, timeout: float) -> Pulled:

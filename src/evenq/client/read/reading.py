@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import msgspec
 
 from evenq.client.net.session import Session
-from evenq.client.read.flight import Flight, Launcher, abandon
+from evenq.client.read.flight import Flight, Flights, Launcher
 from evenq.client.read.pull import Pulled
 from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, TAG
 from evenq.protocol.records import QUEUE_OFFSET_AT, split_records
 
-__all__ = ["Chunk", "Pace", "QueueRange", "RangeReader", "raise_loss"]
+__all__ = ["Chunk", "Pace", "QueueRange", "RangeReader", "raise_loss", "with_more"]
 
 # What one pull asks for at most, in offsets and in bytes: larger answers are not faster, and each is held thrice
 # while it is taken apart.
@@ -35,6 +35,8 @@ MOST_BYTES = 1024 * 1024
 # Segments that are asked for at once, and the bytes that their answers may have together.
 WINDOW = 64
 BUDGET = 8 * 1024 * 1024
+# Bytes from which on a chunk is not joined with those behind it.
+TOGETHER = 64 * 1024
 # Every so many segments one tries for twice as many: a broker that was short of memory may give more by now.
 PROBE_EVERY = 256
 # Seconds before each new try of a pull that got no answer.
@@ -77,8 +79,11 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
     def first(self, count: int) -> Chunk:
         """The first so many records."""
-        starts = split_records(self.body)
-        return self if count >= len(starts) else self.up_to(_offset_at(self.body, starts[count]))
+        starts = split_records(self.body, count + 1)
+        if count >= len(starts):
+            return self
+        at = starts[count]
+        return Chunk(self.queue, self.start, _offset_at(self.body, at), self.body[:at])
 
     def up_to(self, stop: int) -> Chunk:
         """What lies before ``stop``."""
@@ -86,12 +91,17 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
     def since(self, start: int) -> Chunk:
         """What lies at ``start`` and behind it."""
-        return self if start <= self.start else Chunk(self.queue, start, self.stop, self.body[self._at(start) :])
+        if start <= self.start:
+            return self
+        # there are at least as many offsets as records before it
+        at = self._at(start, start - self.start + 1)
+        return Chunk(self.queue, start, self.stop, self.body[at:])
 
-    def _at(self, offset: int) -> int:
-        """Where the first record begins that has this offset or a later one; records are in order."""
+    def _at(self, offset: int, most: int | None = None) -> int:
+        """Where the first record begins that has this offset or a later one, if it is one of the first ``most``:
+        records are in order."""
         body = self.body
-        starts = split_records(body)
+        starts = split_records(body, most)
         found = bisect_left(starts, offset, key=lambda at: _offset_at(body, at))
         return starts[found] if found < len(starts) else len(body)
 
@@ -152,6 +162,25 @@ def raise_loss(loss: OffsetsLost) -> None:
     raise loss
 
 
+def with_more(chunk: Chunk, flights: Flights, learn: Callable[[Flight, Pulled], None]) -> Chunk:
+    """A chunk together with what has come behind it meanwhile: passing one on costs the same, whatever is in it.
+
+    Only whole answers are added. All others are left where they are, to be looked at one by one.
+    """
+    bodies, size, stop = [chunk.body], len(chunk.body), chunk.stop
+    while 0 < size < TOGETHER and flights.ready:
+        flight = flights.first
+        came = flight.brought_whole()
+        if came is None or flight.start != stop or flight.queue != chunk.queue:
+            break
+        flights.take()
+        learn(flight, came)
+        bodies.append(came.body)
+        size += len(came.body)
+        stop = flight.stop
+    return chunk if len(bodies) == 1 else Chunk(chunk.queue, chunk.start, stop, b"".join(bodies))
+
+
 class RangeReader:
     """Reads ranges over the connections of a session.
 
@@ -175,6 +204,7 @@ class RangeReader:
         self._expression_type = expression_type
         self._on_loss = on_loss
         self._paces: dict[str, Pace] = {}
+        self._flights = Flights()
         self._launchers: dict[MessageQueue, Launcher] = {}
 
     async def read(self, ranges: Iterable[QueueRange]) -> AsyncGenerator[Chunk, None]:
@@ -183,63 +213,75 @@ class RangeReader:
         What is in flight or waits here is bounded: the iterator asks for more only when it is asked for more.
         """
         todo = deque(part for part in ranges if part)
-        flying: deque[tuple[MessageQueue, Flight]] = deque()
+        flights = self._flights
         try:
-            while todo or flying:
-                while todo and len(flying) < self._pace(todo[0].queue).window:
-                    flying.append(await self._launch(self._cut(todo)))
-                queue, flight = flying.popleft()
-                segment = QueueRange(queue, flight.start, flight.stop)
-                chunk = self._accept(segment, await self._answer(queue, flight))
-                rest = QueueRange(queue, chunk.stop, segment.stop)
-                if rest and flying:
-                    flying.appendleft(await self._launch(rest))
-                elif rest:
+            while todo or flights:
+                await self._launch_more(todo)
+                flight = await flights.landed()
+                queue, stop = flight.queue, flight.stop
+                chunk = self._accept(flight, await self._answer(flight))
+                if chunk.stop < stop and flights:
+                    flights.add_first(await self._launch(queue, chunk.stop, stop))
+                elif chunk.stop < stop:
                     # nothing behind it was asked for yet, so it can be cut anew by what was learned
-                    todo.appendleft(rest)
+                    todo.appendleft(QueueRange(queue, chunk.stop, stop))
                 if chunk.body:
-                    yield chunk
+                    yield with_more(chunk, flights, self._learn)
         finally:
-            abandon(flight for _, flight in flying)
+            flights.abandon()
 
     def _pace(self, queue: MessageQueue) -> Pace:
-        return self._paces.setdefault(queue.broker, Pace())
+        pace = self._paces.get(queue.broker)
+        if pace is None:
+            pace = self._paces[queue.broker] = Pace()
+        return pace
 
-    def _cut(self, todo: deque[QueueRange]) -> QueueRange:
-        """Take the next segment off the ranges that are left."""
-        part = todo.popleft()
-        stop = min(part.stop, part.start + self._pace(part.queue).next_span())
-        if stop < part.stop:
-            todo.appendleft(QueueRange(part.queue, stop, part.stop))
-        return QueueRange(part.queue, part.start, stop)
+    async def _launch_more(self, todo: deque[QueueRange]) -> None:
+        """Ask for the next segments of what is to be read, as many as may be on their way."""
+        flights = self._flights
+        while todo:
+            part = todo[0]
+            queue, start, pace = part.queue, part.start, self._pace(part.queue)
+            window = pace.window
+            while start < part.stop and len(flights) < window:
+                stop = min(part.stop, start + pace.next_span())
+                flights.add(await self._launch(queue, start, stop))
+                start = stop
+            if start < part.stop:
+                todo[0] = QueueRange(queue, start, part.stop)
+                return
+            todo.popleft()
 
-    async def _launch(self, segment: QueueRange) -> tuple[MessageQueue, Flight]:
-        queue = segment.queue
+    async def _launch(self, queue: MessageQueue, start: int, stop: int) -> Flight:
         launcher = self._launchers.get(queue)
         if launcher is None:
             launcher = self._launchers[queue] = Launcher(
-                self._session, self._group, queue, expression=self._expression, expression_type=self._expression_type
+                self._session,
+                self._group,
+                queue,
+                self._flights,
+                expression=self._expression,
+                expression_type=self._expression_type,
             )
-        return queue, await launcher.launch(segment.start, segment.stop)
+        return launcher.send(start, stop) if launcher.ready else await launcher.launch(start, stop)
 
-    async def _answer(self, queue: MessageQueue, flight: Flight) -> Pulled:
-        """What the pull brought. One that got no answer is sent again, after a pause and by a fresh route."""
-        pauses = iter(PAUSES)
-        while True:
+    async def _answer(self, flight: Flight) -> Pulled:
+        """What a pull brought that has landed. One that got no answer is sent again, after a pause and by a fresh
+        route."""
+        for pause in PAUSES:
             try:
-                return await flight.landed()
+                return flight.brought()
             except (ConnectError, RequestTimeout):
-                pause = next(pauses, None)
-                if pause is None:
-                    raise
-            await asyncio.sleep(pause)
+                await asyncio.sleep(pause)
             with suppress(ConnectError, RequestTimeout):
-                await self._session.routes.refresh(queue.topic)
-            _, flight = await self._launch(QueueRange(queue, flight.start, flight.stop))
+                await self._session.routes.refresh(flight.queue.topic)
+            self._flights.add_first(await self._launch(flight.queue, flight.start, flight.stop))
+            flight = await self._flights.landed()
+        return flight.brought()
 
-    def _accept(self, segment: QueueRange, came: Pulled) -> Chunk:
+    def _accept(self, flight: Flight, came: Pulled) -> Chunk:
         """Check an answer against what was asked, and cut it to that."""
-        queue, start, stop = segment.queue, segment.start, segment.stop
+        queue, start, stop = flight.queue, flight.start, flight.stop
         filtered = self._expression != EVERYTHING
         if came.moved or (not came.body and not (filtered and came.next_offset > start)):
             end = min(came.next_offset, stop) if came.next_offset > start else stop
@@ -247,5 +289,8 @@ class RangeReader:
             return Chunk(queue, start, end, b"")
         if came.next_offset <= start:
             raise ProtocolError(f"{queue} at {start}: the broker sent records and says to go on at {came.next_offset}")
-        self._pace(queue).learn(len(segment), came.next_offset - start, len(came.body))
+        self._learn(flight, came)
         return Chunk(queue, start, came.next_offset, came.body).up_to(stop)
+
+    def _learn(self, flight: Flight, came: Pulled) -> None:
+        self._pace(flight.queue).learn(flight.stop - flight.start, came.next_offset - flight.start, len(came.body))

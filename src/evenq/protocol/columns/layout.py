@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ _HEAD = np.dtype(
 )
 _TAIL = np.dtype([("reconsumed", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")])
 
+_SIZE = struct.Struct(">i")
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -57,12 +60,11 @@ class Layout:
 
 def find_layout(bodies: Sequence[bytes]) -> Layout | None:
     """Find all fields of all records, or None where the lengths in a record do not fit together."""
-    joined = b"".join(bodies)
-    found = _starts(joined, bodies)
+    found = _starts(bodies)
     if found is None:
         return None
     starts, counts = found
-    data = np.frombuffer(joined, np.uint8)
+    data = np.frombuffer(b"".join(bodies), np.uint8)
     head = windows(data, _HEAD.itemsize)[starts].view(_HEAD)
     sys_flag = head["sys_flag"].astype(np.int32)
     ends = starts + head["size"]
@@ -113,17 +115,29 @@ def find_layout(bodies: Sequence[bytes]) -> Layout | None:
     )
 
 
-def _starts(joined: bytes, bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | None:
+def _starts(bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | None:
     """Where each record of the joined bodies begins, and how many each body has; None if that cannot be."""
-    try:
-        starts = np.array(split_records(joined), np.int64)
-    except ProtocolError:
+    starts: list[Ints] = []
+    begin = 0
+    for body in bodies:
+        try:
+            found = _even(body)
+            starts.append((np.array(split_records(body), np.int64) if found is None else found) + begin)
+        except ProtocolError:
+            return None
+        begin += len(body)
+    return np.concatenate(starts) if starts else np.empty(0, np.int64), list(map(len, starts))
+
+
+def _even(body: bytes) -> Ints | None:
+    """Where each record begins if all have one size, as they often do: seen at a glance, not followed one by one."""
+    if len(body) < MIN_RECORD:
         return None
-    bounds = np.cumsum([0, *map(len, bodies)])
-    first = np.searchsorted(starts, bounds)
-    if not (np.append(starts, len(joined))[first] == bounds).all():
+    (size,) = _SIZE.unpack_from(body)
+    if size < MIN_RECORD or len(body) % size:
         return None
-    return starts, np.diff(first).tolist()
+    sizes = np.ndarray((len(body) // size,), ">i4", body, strides=(size,))
+    return np.arange(0, len(body), size) if (sizes == size).all() else None
 
 
 def _id_bytes(data: Bytes, at: Ints, host: Ints, log_offset: NDArray[np.void]) -> tuple[Bytes, Ints]:

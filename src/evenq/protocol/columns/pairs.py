@@ -47,6 +47,8 @@ class Pairs:
     def column(self, name: bytes, rows: Ints) -> pa.Array:
         """The value of one property for each message, null where it has none. Of two, the last one counts."""
         found = self._named(name)
+        if not len(found):
+            return pa.nulls(len(self.bounds) - 1, pa.string())
         row = rows[found]
         present = np.zeros(len(self.bounds) - 1, np.bool_)
         present[row] = True
