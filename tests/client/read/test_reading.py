@@ -82,12 +82,13 @@ class FakeBroker:
     def address(self, broker: str) -> str:
         return f"{broker}:10911"
 
-    def submit_like(self, template: Template, values: tuple[int, ...], timeout: float, waiter: Waiter) -> None:
-        header = PullRequest.from_ext(template.command(*values).ext)
-        self.asked.append(header)
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        asyncio.get_running_loop().call_soon(self._settle, waiter, header, len(self.asked) in self.failures)
+    def submit_alike(self, template: Template, asked: Sequence[tuple[tuple[int, ...], Waiter]], timeout: float) -> None:
+        for values, waiter in asked:
+            header = PullRequest.from_ext(template.command(*values).ext)
+            self.asked.append(header)
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            asyncio.get_running_loop().call_soon(self._settle, waiter, header, len(self.asked) in self.failures)
 
     def _settle(self, waiter: Waiter, header: PullRequest, fails: bool) -> None:
         self.in_flight -= 1

@@ -41,7 +41,7 @@ READ_AHEAD = FlowControl(messages=8192, bytes=16 * 1024 * 1024)
 # Offsets that are looked at together when messages are taken one by one.
 TOGETHER = 1024
 # Seconds that a record batch waits for more where more is known to be on its way: large ones cost less a row.
-GATHER = 0.01
+GATHER = 0.05
 
 
 class LitePullConsumer:

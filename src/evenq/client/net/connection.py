@@ -7,7 +7,7 @@ import itertools
 import logging
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import Protocol
 
@@ -162,16 +162,22 @@ class Connection(asyncio.Protocol):
             return
         command.opaque = next(_opaque) & 0x7FFFFFFF
         self._write(command)
-        self._expect(command.opaque, command.code, timeout, waiter)
+        deadline = self._loop.time() + timeout
+        self._waiting[command.opaque] = (waiter, deadline, timeout, command.code)
+        self._expect(command.code, 1, deadline)
 
-    def submit_like(self, template: Template, values: tuple[int, ...], timeout: float, waiter: Waiter) -> None:
-        """The same for a request of which very many are alike."""
+    def submit_alike(self, template: Template, asked: Sequence[tuple[tuple[int, ...], Waiter]], timeout: float) -> None:
+        """The same for many requests that are alike but for some numbers."""
         if self._broken is not None or self._sign is not None:
-            self.submit(template.command(*values), timeout, waiter)
+            for values, waiter in asked:
+                self.submit(template.command(*values), timeout, waiter)
             return
-        opaque = next(_opaque) & 0x7FFFFFFF
-        self._put(template.frame(opaque, *values))
-        self._expect(opaque, template.code, timeout, waiter)
+        opaques = [next(_opaque) & 0x7FFFFFFF for _ in asked]
+        self._put(b"".join([template.frame(opaque, *each[0]) for opaque, each in zip(opaques, asked, strict=True)]))
+        code, deadline = template.code, self._loop.time() + timeout
+        for opaque, (_, waiter) in zip(opaques, asked, strict=True):
+            self._waiting[opaque] = (waiter, deadline, timeout, code)
+        self._expect(code, len(asked), deadline)
 
     async def send_oneway(self, command: Command, timeout: float = 3.0) -> None:
         """Send without an answer. Returns when the bytes are on their way, not when they arrived."""
@@ -235,10 +241,10 @@ class Connection(asyncio.Protocol):
             self._pulls -= waiting[3] in PULLS
             waiting[0].answered(command)
 
-    def _expect(self, opaque: int, code: int, timeout: float, waiter: Waiter) -> None:
-        deadline = self._loop.time() + timeout
-        self._waiting[opaque] = (waiter, deadline, timeout, code)
-        self._pulls += code in PULLS
+    def _expect(self, code: int, count: int, deadline: float) -> None:
+        """So many more answers are waited for."""
+        if code in PULLS:
+            self._pulls += count
         if deadline < self._sweep_at:
             self._sweep_by(deadline)
 

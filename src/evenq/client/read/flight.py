@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable, Sequence
 
 from evenq.client.net.connection import Connection
 from evenq.client.net.routes import Route
@@ -84,8 +85,8 @@ class Flights:
         """Whether the first of them has landed."""
         return bool(self._flying) and self._flying[0].has_landed
 
-    def add(self, flight: Flight) -> None:
-        self._flying.append(flight)
+    def add(self, flights: Iterable[Flight]) -> None:
+        self._flying.extend(flights)
 
     def add_first(self, flight: Flight) -> None:
         self._flying.appendleft(flight)
@@ -137,9 +138,9 @@ class Launcher:
         self._address = queue.broker
 
     @property
-    def crowded(self) -> bool:
-        """Whether so much is in flight to the broker that more would only take memory."""
-        return self._connection is not None and self._connection.in_flight >= CROWDED
+    def room(self) -> int:
+        """How much more may be in flight to the broker before more would only take memory."""
+        return CROWDED if self._connection is None else CROWDED - self._connection.in_flight
 
     @property
     def ready(self) -> bool:
@@ -160,18 +161,19 @@ class Launcher:
                 flight = Flight(self._flights, self._queue, start, stop, self._address)
                 flight.failed(error)
                 return flight
-        return self.send(start, stop, held=held)
+        return self.send([(start, stop)], held=held)[0]
 
-    def send(self, start: int, stop: int, *, held: bool = False) -> Flight:
-        """The same at once, where the broker is connected."""
-        connection, timeouts = self._connection, self._session.timeouts
+    def send(self, spans: Sequence[tuple[int, int]], *, held: bool = False) -> list[Flight]:
+        """The same for many at once, where the broker is connected."""
+        connection, timeouts, flights, queue = self._connection, self._session.timeouts, self._flights, self._queue
         assert connection is not None
-        flight = Flight(self._flights, self._queue, start, stop, self._address)
+        sent = [Flight(flights, queue, start, stop, self._address) for start, stop in spans]
+        asked = [((flight.start, flight.stop - flight.start), flight) for flight in sent]
         if held:
-            connection.submit_like(self._pulls.held, (start, stop - start), timeouts.pull + timeouts.hold, flight)
+            connection.submit_alike(self._pulls.held, asked, timeouts.pull + timeouts.hold)
         else:
-            connection.submit_like(self._pulls.at_once, (start, stop - start), timeouts.pull, flight)
-        return flight
+            connection.submit_alike(self._pulls.at_once, asked, timeouts.pull)
+        return sent
 
     async def _connect(self) -> None:
         session, queue = self._session, self._queue

@@ -104,26 +104,28 @@ class Follower:
         wanted = self._subscription()
         if wanted is not self._wanted:
             self._launcher = self._make_launcher(wanted)
-        flights, pace, launcher = self._flights, self._pace, self._launcher
-        if self._next < self._end:
-            if not flights:
-                await self._launch_one(min(self._end, self._next + pace.next_span()))
-            window, room = pace.window, self._room()
-            while (
-                self._next < self._end
-                and len(flights) < window
-                and self._next - flights.first.start < room
-                and (len(flights) < 2 or not launcher.crowded)
-            ):
-                await self._launch_one(min(self._end, self._next + pace.next_span()))
+        launcher, flights = self._launcher, self._flights
+        if not flights and self._next < self._end:
+            stop = min(self._end, self._next + self._pace.next_span())
+            flights.add([await launcher.launch(self._next, stop)])
+            self._next = stop
+        if self._next < self._end and launcher.ready:
+            flights.add(launcher.send(self._spans()))
         if not flights:
             self._asked_at = self._clock()
-            flights.add(await launcher.launch(self._next, self._next + MOST, held=True))
+            flights.add([await launcher.launch(self._next, self._next + MOST, held=True)])
 
-    async def _launch_one(self, stop: int) -> None:
-        launcher = self._launcher
-        start, self._next = self._next, stop
-        self._flights.add(launcher.send(start, stop) if launcher.ready else await launcher.launch(start, stop))
+    def _spans(self) -> list[tuple[int, int]]:
+        """What else may be asked for now, behind what is in flight."""
+        flights, pace = self._flights, self._pace
+        spans: list[tuple[int, int]] = []
+        most = min(pace.window - len(flights), max(self._launcher.room, 2 - len(flights)))
+        limit = flights.first.start + self._room()
+        while len(spans) < most and self._next < self._end and self._next < limit:
+            stop = min(self._end, self._next + pace.next_span())
+            spans.append((self._next, stop))
+            self._next = stop
+        return spans
 
     async def _accept(self, flight: Flight, came: Pulled) -> Chunk | None:
         """The chunk that an answer brings; None where it brings nothing, not even a new offset."""

@@ -238,21 +238,29 @@ class RangeReader:
 
     async def _launch_more(self, todo: deque[QueueRange]) -> None:
         """Ask for the next segments of what is to be read, as many as may be on their way."""
-        flights = self._flights
         while todo:
             part = todo[0]
-            queue, start, pace = part.queue, part.start, self._pace(part.queue)
-            window = pace.window
-            while start < part.stop and len(flights) < window:
+            pace = self._pace(part.queue)
+            most, start = pace.window - len(self._flights), part.start
+            spans: list[tuple[int, int]] = []
+            while len(spans) < most and start < part.stop:
                 stop = min(part.stop, start + pace.next_span())
-                flights.add(await self._launch(queue, start, stop))
+                spans.append((start, stop))
                 start = stop
+            launcher = self._launcher(part.queue)
+            if spans and launcher.ready:
+                self._flights.add(launcher.send(spans))
+            else:
+                self._flights.add([await launcher.launch(*span) for span in spans])
             if start < part.stop:
-                todo[0] = QueueRange(queue, start, part.stop)
+                todo[0] = QueueRange(part.queue, start, part.stop)
                 return
             todo.popleft()
 
     async def _launch(self, queue: MessageQueue, start: int, stop: int) -> Flight:
+        return await self._launcher(queue).launch(start, stop)
+
+    def _launcher(self, queue: MessageQueue) -> Launcher:
         launcher = self._launchers.get(queue)
         if launcher is None:
             launcher = self._launchers[queue] = Launcher(
@@ -263,7 +271,7 @@ class RangeReader:
                 expression=self._expression,
                 expression_type=self._expression_type,
             )
-        return launcher.send(start, stop) if launcher.ready else await launcher.launch(start, stop)
+        return launcher
 
     async def _answer(self, flight: Flight) -> Pulled:
         """What a pull brought that has landed. One that got no answer is sent again, after a pause and by a fresh

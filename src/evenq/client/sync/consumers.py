@@ -13,7 +13,7 @@ from evenq.client.sync.facade import Facade, blocking, mirrors, plain
 from evenq.model import MessageQueue, MessageView
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 __all__ = ["LitePullConsumer", "PushConsumer"]
 
@@ -81,19 +81,9 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
     commit = blocking(litepull.LitePullConsumer.commit)
     committed = blocking(litepull.LitePullConsumer.committed)
 
-    # Records are unpacked in the caller's thread: the loop goes on reading meanwhile.
-
-    def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
-        """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
-        return self._inner._messages(self._wait(self._inner._take(limit, timeout)))
-
-    def poll_arrow(
-        self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
-    ) -> pa.RecordBatch:
-        """The same as a record batch, without a Python object per message; its columns are those of Spark."""
-        return self._inner._columns(
-            self._wait(self._inner._take(limit, timeout, litepull.GATHER)), include_properties=include_properties
-        )
+    # Records are unpacked in the loop: two threads that do so at a time wait for each other more than they gain.
+    poll = blocking(litepull.LitePullConsumer.poll)
+    poll_arrow = blocking(litepull.LitePullConsumer.poll_arrow)
 
     def __iter__(self) -> Iterator[MessageView]:
         """Every message, until the consumer is closed. One is done when the next is asked for."""
