@@ -7,10 +7,11 @@ import pytest
 from evenq.client.net.address import Address
 from evenq.client.net.connection import WINDOW, Connection
 from evenq.client.net.connections import Connections
-from evenq.errors import ConnectError, RequestTimeout, StateError
+from evenq.errors import ConnectError, RemoteError, RequestTimeout, StateError
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.frames import FrameParser
+from evenq.protocol.template import Template
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -54,6 +55,63 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 def ask(body: bytes = b"") -> Command:
     return Command(RequestCode.HEART_BEAT, body=body)
+
+
+class Heard:
+    """A waiter that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+    def answered(self, answer: Command) -> None:
+        self.answer.set_result(answer)
+
+    def failed(self, error: RemoteError) -> None:
+        self.answer.set_exception(error)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_requests_that_are_alike_are_answered_one_by_one(signed: bool) -> None:
+    async def fields(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            writer.write(command.reply(ext=command.ext).encode())
+
+    def sign(command: Command) -> None:
+        command.ext["Signature"] = command.ext["offset"] + "!"
+
+    async def scenario() -> None:
+        template = Template(Command(RequestCode.PULL_MESSAGE, ext={"topic": "t"}), "offset")
+        async with listening(fields) as address:
+            connection = await Connection.open(address, timeout=5, sign=sign if signed else None)
+            asked = [((number,), Heard()) for number in range(100)]
+            connection.submit_alike(template, asked, 5)
+            assert (connection.in_flight, connection.ready) == (100, True)
+            for (number,), heard in asked:
+                ext = {"topic": "t", "offset": str(number)} | ({"Signature": f"{number}!"} if signed else {})
+                assert (await heard.answer).ext == ext
+            assert (connection.in_flight, connection._pulls) == (0, 0)
+            connection.close()
+            late = Heard()
+            connection.submit_alike(template, [((1,), late)], 5)
+            with pytest.raises(ConnectError, match="closed by this client"):
+                await late.answer
+
+    asyncio.run(scenario())
+
+
+def test_alike_requests_that_nobody_answers_time_out() -> None:
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            asked = [((number,), Heard()) for number in range(3)]
+            connection.submit_alike(Template(Command(RequestCode.PULL_MESSAGE), "offset"), asked, 0.05)
+            for _, heard in asked:
+                with pytest.raises(RequestTimeout, match="PULL_MESSAGE"):
+                    await heard.answer
+            assert connection._pulls == 0
+            connection.close()
+
+    asyncio.run(scenario())
 
 
 def test_answers_find_their_requests_whatever_their_order() -> None:

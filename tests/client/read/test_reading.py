@@ -245,6 +245,18 @@ def test_a_slow_consumer_holds_the_reader_back() -> None:
     asyncio.run(take_two())
 
 
+def test_what_has_come_together_is_passed_on_together() -> None:
+    broker = FakeBroker(held=(0, 3000), most=cycle([32]))
+    chunks = read(broker, [QueueRange(QUEUE, 0, 1000), QueueRange(OTHER, 0, 500), QueueRange(QUEUE, 2000, 3000)])
+    assert offsets(chunks) == [
+        *((QUEUE, n) for n in range(1000)),
+        *((OTHER, n) for n in range(500)),
+        *((QUEUE, n) for n in range(2000, 3000)),
+    ]
+    assert len(chunks) < len(broker.asked) / 3
+    assert all(len(chunk.body) < reading.TOGETHER + 32 * len(record(QUEUE, 1000)) for chunk in chunks)
+
+
 def test_leaving_early_drops_what_is_in_flight() -> None:
     class Slow(FakeBroker):
         def _settle(self, waiter: Waiter, header: PullRequest, fails: bool) -> None:
