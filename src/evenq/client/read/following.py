@@ -109,8 +109,8 @@ class Follower:
             stop = min(self._end, self._next + self._pace.next_span())
             flights.add([await launcher.launch(self._next, stop)])
             self._next = stop
-        if self._next < self._end and launcher.ready:
-            flights.add(launcher.send(self._spans()))
+        if self._next < self._end and launcher.ready and (spans := self._spans()):
+            flights.add(launcher.send(spans))
         if not flights:
             self._asked_at = self._clock()
             flights.add([await launcher.launch(self._next, self._next + MOST, held=True)])
