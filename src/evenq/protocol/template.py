@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
-import msgspec
-
-from evenq.protocol.command import Command
+from evenq.protocol.command import Command, frame_parts
 
 __all__ = ["Template"]
 
-_PREFIX = struct.Struct(">II").pack
-_encode = msgspec.json.encode
-
 
 class Template:
-    """Requests without a body that differ in the numbers of some header fields.
+    """Requests without a body that are ``like`` one but for the numbers in some header fields.
 
     >>> pulls = Template(Command(11, ext={"topic": "t"}), "queueOffset", "maxMsgNums")
     >>> made = Command.decode(pulls.frame(7, 100, 32))
@@ -25,25 +18,24 @@ class Template:
 
     __slots__ = ("_common", "_fields", "_header", "code")
 
-    def __init__(self, common: Command, *fields: str) -> None:
-        self.code = common.code
-        self._common = common
+    def __init__(self, like: Command, *fields: str) -> None:
+        self.code = like.code
+        self._common = {name: text for name, text in like.ext.items() if name not in fields}
         self._fields = fields
-        ext = _encode(common.ext)
-        before, name, after = (part.replace(b"%", b"%%") for part in common.json_header().partition(b'"extFields":'))
-        after = after.removeprefix(ext.replace(b"%", b"%%"))
-        numbers = b",".join(_encode(field).replace(b"%", b"%%") + b':"%d"' for field in fields)
-        inner = b",".join(part for part in (ext[1:-1].replace(b"%", b"%%"), numbers) if part)
+        ext = {_escaped(name): _escaped(text) for name, text in self._common.items()}
+        header = Command(like.code, ext=ext | {_escaped(field): "%d" for field in fields}).json_header()
         # the fields come first, then the number of the request
-        self._header = before + name + b"{" + inner + b"}" + after.replace(b'"opaque":0', b'"opaque":%d', 1)
+        self._header = header.replace(b'"opaque":0', b'"opaque":%d')
 
     def frame(self, opaque: int, *values: int) -> bytes:
         """The whole frame of a request."""
-        header = self._header % (*values, opaque)
-        size = len(header)
-        return _PREFIX(4 + size, size) + header
+        return b"".join(frame_parts(self._header % (*values, opaque), b""))
 
     def command(self, *values: int) -> Command:
         """The same as a command, for who must look at it or add to it."""
         more = zip(self._fields, map(str, values), strict=True)
-        return Command(self.code, ext={**self._common.ext, **dict(more)})
+        return Command(self.code, ext={**self._common, **dict(more)})
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")

@@ -146,13 +146,15 @@ class LitePullConsumer:
 
     async def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
         """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
-        return self._messages(await self._take(limit, timeout))
+        chunks = await self._take(limit, timeout)
+        return [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
 
     async def poll_arrow(
         self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
     ) -> pa.RecordBatch:
         """The same as a record batch, without a Python object per message; its columns are those of Spark."""
-        return self._columns(await self._take(limit, timeout, GATHER), include_properties=include_properties)
+        chunks = await self._take(limit, timeout, GATHER)
+        return as_columns(chunks, self._intake.tags, include_properties=include_properties)
 
     async def __aiter__(self) -> AsyncIterator[MessageView]:
         """Every message, until the consumer is closed. One is done when the next is asked for."""
@@ -260,7 +262,7 @@ class LitePullConsumer:
     ) -> None:
         await self.close(done=kind is None)
 
-    # inside; the sync facade unpacks in its caller's thread
+    # inside
 
     @property
     def _source(self) -> Member[Buffer] | FixedQueues[Buffer]:
@@ -285,12 +287,6 @@ class LitePullConsumer:
     async def _take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
         await self.start()
         return await self._intake.take(limit, timeout, gather)
-
-    def _messages(self, chunks: list[Chunk]) -> list[MessageView]:
-        return [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
-
-    def _columns(self, chunks: list[Chunk], *, include_properties: bool) -> pa.RecordBatch:
-        return as_columns(chunks, self._intake.tags, include_properties=include_properties)
 
     async def _buffer(self, queue: MessageQueue) -> Buffer:
         await self.start()

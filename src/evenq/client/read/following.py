@@ -104,28 +104,20 @@ class Follower:
         wanted = self._subscription()
         if wanted is not self._wanted:
             self._launcher = self._make_launcher(wanted)
-        launcher, flights = self._launcher, self._flights
-        if not flights and self._next < self._end:
-            stop = min(self._end, self._next + self._pace.next_span())
-            flights.add([await launcher.launch(self._next, stop)])
-            self._next = stop
-        if self._next < self._end and launcher.ready and (spans := self._spans()):
-            flights.add(launcher.send(spans))
+        launcher, flights, pace = self._launcher, self._flights, self._pace
+        if not flights:
+            for start, stop in pace.cut(self._next, self._end, 1):
+                flights.add([await launcher.launch(start, stop)])
+                self._next = stop
+        if self._next < self._end and launcher.ready:
+            most = min(pace.window - len(flights), max(launcher.room, 2 - len(flights)))
+            spans = pace.cut(self._next, self._end, most, before=flights.first.start + self._room())
+            if spans:
+                flights.add(launcher.send(spans))
+                self._next = spans[-1][1]
         if not flights:
             self._asked_at = self._clock()
             flights.add([await launcher.launch(self._next, self._next + MOST, held=True)])
-
-    def _spans(self) -> list[tuple[int, int]]:
-        """What else may be asked for now, behind what is in flight."""
-        flights, pace = self._flights, self._pace
-        spans: list[tuple[int, int]] = []
-        most = min(pace.window - len(flights), max(self._launcher.room, 2 - len(flights)))
-        limit = flights.first.start + self._room()
-        while len(spans) < most and self._next < self._end and self._next < limit:
-            stop = min(self._end, self._next + pace.next_span())
-            spans.append((self._next, stop))
-            self._next = stop
-        return spans
 
     async def _accept(self, flight: Flight, came: Pulled) -> Chunk | None:
         """The chunk that an answer brings; None where it brings nothing, not even a new offset."""

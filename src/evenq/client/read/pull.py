@@ -84,15 +84,9 @@ class PullTemplates:
             command = pull_command(
                 group, queue, 0, count=0, hold=seconds, expression=expression, expression_type=expression_type
             )
-            return Template(
-                Command(command.code, ext={name: text for name, text in command.ext.items() if name not in _VARYING}),
-                *_VARYING,
-            )
+            return Template(command, "queueOffset", "maxMsgNums")
 
         self.at_once, self.held = template(0.0), template(hold)
-
-
-_VARYING = ("queueOffset", "maxMsgNums")
 
 
 def pulled(address: str, answer: Command) -> Pulled:

@@ -146,6 +146,16 @@ class Pace:
             return 1
         return max(2, min(WINDOW, int(BUDGET / (1 + self._weight * self.span))))
 
+    def cut(self, start: int, stop: int, most: int, before: int | None = None) -> list[tuple[int, int]]:
+        """Up to ``most`` segments of the offsets from ``start`` to ``stop``; none begins at ``before`` or behind."""
+        last = stop if before is None else min(stop, before)
+        spans: list[tuple[int, int]] = []
+        while len(spans) < most and start < last:
+            end = min(stop, start + self.next_span())
+            spans.append((start, end))
+            start = end
+        return spans
+
     def learn(self, asked: int, covered: int, size: int) -> None:
         """An answer of ``size`` bytes covered so many of the offsets asked for."""
         self.known = True
@@ -241,12 +251,8 @@ class RangeReader:
         while todo:
             part = todo[0]
             pace = self._pace(part.queue)
-            most, start = pace.window - len(self._flights), part.start
-            spans: list[tuple[int, int]] = []
-            while len(spans) < most and start < part.stop:
-                stop = min(part.stop, start + pace.next_span())
-                spans.append((start, stop))
-                start = stop
+            spans = pace.cut(part.start, part.stop, pace.window - len(self._flights))
+            start = spans[-1][1] if spans else part.start
             launcher = self._launcher(part.queue)
             if spans and launcher.ready:
                 self._flights.add(launcher.send(spans))
