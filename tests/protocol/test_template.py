@@ -24,5 +24,5 @@ def test_requests_are_those_that_would_be_made_one_by_one(
     alone = template.command(*values)
     assert alone == Command(code, ext=common | {name: str(value) for name, value in varying})
     alone.opaque = opaque
-    assert template.frame(opaque, *values) == alone.encode()
+    assert template.frames([(*values, opaque)] * 2) == alone.encode() * 2
     assert template.code == code

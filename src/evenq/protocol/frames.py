@@ -45,12 +45,14 @@ class FrameParser:
         at = self._complete(whole, commands) if self._buffer else 0
         end = len(whole)
         while end - at >= _LENGTH.size:
-            stop = at + self._size(whole, at)
-            if stop > end:
-                self._need = stop - at
+            size = _LENGTH.size + _LENGTH.unpack_from(whole, at)[0]
+            if not _LEAST <= size <= self.limit:
+                raise self._odd(size, whole, at)
+            if at + size > end:
+                self._need = size
                 break
-            commands.append(Command.decode_at(whole, at, stop))
-            at = stop
+            commands.append(Command.decode_at(whole, at, at + size))
+            at += size
         if at < end:
             self._buffer += whole[at:]
         return commands
@@ -66,15 +68,13 @@ class FrameParser:
                 commands.append(Command.decode_at(bytes(buffer), 0, len(buffer)))
                 self._buffer, self._need = bytearray(), _LENGTH.size
                 return at
-            self._need = self._size(buffer, 0)
+            self._need = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if not _LEAST <= self._need <= self.limit:
+                raise self._odd(self._need, buffer, 0)
         buffer += data[at:]
         return len(data)
 
-    def _size(self, data: bytes | bytearray, at: int) -> int:
-        """How many bytes the frame at ``at`` has."""
-        size: int = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
-        if size > self.limit:
-            raise ProtocolError(f"a frame of {size} bytes is over the limit of {self.limit}: {data[at : at + 16]!r}")
+    def _odd(self, size: int, data: bytes | bytearray, at: int) -> ProtocolError:
         if size < _LEAST:
-            raise ProtocolError(f"a frame of {size} bytes: it must have at least {_LEAST}")
-        return size
+            return ProtocolError(f"a frame of {size} bytes: it must have at least {_LEAST}")
+        return ProtocolError(f"a frame of {size} bytes is over the limit of {self.limit}: {data[at : at + 16]!r}")

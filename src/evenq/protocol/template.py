@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from evenq.protocol.command import Command, frame_parts
 
 __all__ = ["Template"]
@@ -11,7 +13,7 @@ class Template:
     """Requests without a body that are ``like`` one but for the numbers in some header fields.
 
     >>> pulls = Template(Command(11, ext={"topic": "t"}), "queueOffset", "maxMsgNums")
-    >>> made = Command.decode(pulls.frame(7, 100, 32))
+    >>> made = Command.decode(pulls.frames([(100, 32, 7)]))
     >>> made.opaque, made.ext
     (7, {'topic': 't', 'queueOffset': '100', 'maxMsgNums': '32'})
     """
@@ -27,9 +29,10 @@ class Template:
         # the fields come first, then the number of the request
         self._header = header.replace(b'"opaque":0', b'"opaque":%d')
 
-    def frame(self, opaque: int, *values: int) -> bytes:
-        """The whole frame of a request."""
-        return b"".join(frame_parts(self._header % (*values, opaque), b""))
+    def frames(self, requests: Iterable[tuple[int, ...]]) -> bytes:
+        """The whole frames of many requests, each given by the values of its fields and its number."""
+        header = self._header
+        return b"".join([part for numbers in requests for part in frame_parts(header % numbers, b"")])
 
     def command(self, *values: int) -> Command:
         """The same as a command, for who must look at it or add to it."""

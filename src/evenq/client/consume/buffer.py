@@ -67,8 +67,13 @@ class Buffer:
         return self.given - self.done
 
     @property
+    def ready(self) -> int:
+        """How many offsets were read and not given."""
+        return self.next_offset - self.given
+
+    @property
     def cached(self) -> Cached:
-        return Cached(self.next_offset - self.given, self.given, self.next_offset - 1, self._bytes)
+        return Cached(self.ready, self.given, self.next_offset - 1, self._bytes)
 
     @property
     def growing(self) -> bool:
@@ -78,7 +83,7 @@ class Buffer:
     @property
     def space(self) -> int:
         """How many more offsets may be asked for."""
-        return self.limits.messages - (self.next_offset - self.given) if self._bytes < self.limits.bytes else 0
+        return self.limits.messages - self.ready if self._bytes < self.limits.bytes else 0
 
     def add(self, chunk: Chunk) -> None:
         """Take what was read. A chunk that does not follow on the last one is where the broker says to go on."""

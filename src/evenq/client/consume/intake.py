@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
 
@@ -115,13 +115,19 @@ class Intake:
             self.finish()
         for queue in [queue for queue, buffer in self._buffers.items() if buffer.dropped and not buffer.in_hand]:
             del self._buffers[queue]
-        deadline = time.monotonic() + timeout
         shown, full = self._look(limit)
-        while not shown and await self._arrival(deadline):
-            shown, full = self._look(limit)
-        deadline = time.monotonic() + gather
-        while gather and not full and self._growing() and await self._arrival(deadline):
-            shown, full = self._look(limit)
+        if not shown:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while not shown:
+                        await self._arrival()
+                        shown, full = self._look(limit)
+        if gather and not full and self._growing(limit):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(gather):
+                    while self._growing(limit):
+                        await self._arrival()
+            shown, _ = self._look(limit)
         return shown
 
     async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
@@ -145,21 +151,22 @@ class Intake:
         if self._auto_commit:
             shown.buffer.finish()
 
-    async def _arrival(self, deadline: float) -> bool:
-        """Wait until something comes; False where nothing does until then."""
+    async def _arrival(self) -> None:
+        """Wait until something comes."""
         self._arrived.clear()
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await self._arrived.wait()
-        except TimeoutError:
-            return False
-        return True
+        await self._arrived.wait()
 
-    def _growing(self) -> bool:
-        return any(buffer.growing for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused)
+    @property
+    def _ready(self) -> list[Buffer]:
+        return [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
+
+    def _growing(self, limit: int) -> bool:
+        """Whether there is less than ``limit``, and more about to come."""
+        ready = self._ready
+        return sum(buffer.ready for buffer in ready) < limit and any(buffer.growing for buffer in ready)
 
     def _look(self, limit: int) -> tuple[list[Shown], bool]:
-        ready = [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
+        ready = self._ready
         self._turn = (self._turn + 1) % max(1, len(ready))
         found, full = in_turn((*ready[self._turn :], *ready[: self._turn]), limit)
         now = time.monotonic()

@@ -14,7 +14,7 @@ from typing import Protocol
 from evenq.client.net.address import Address
 from evenq.errors import ConnectError, ProtocolError, RemoteError, RequestTimeout
 from evenq.protocol.codes import RequestCode, name_of
-from evenq.protocol.command import ONEWAY, Command
+from evenq.protocol.command import ONEWAY, RESPONSE, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
 from evenq.protocol.template import Template
 
@@ -172,11 +172,10 @@ class Connection(asyncio.Protocol):
             for values, waiter in asked:
                 self.submit(template.command(*values), timeout, waiter)
             return
-        opaques = [next(_opaque) & 0x7FFFFFFF for _ in asked]
-        self._put(b"".join([template.frame(opaque, *each[0]) for opaque, each in zip(opaques, asked, strict=True)]))
+        numbered = [(next(_opaque) & 0x7FFFFFFF, values, waiter) for values, waiter in asked]
+        self._put(template.frames([(*values, opaque) for opaque, values, _ in numbered]))
         code, deadline = template.code, self._loop.time() + timeout
-        for opaque, (_, waiter) in zip(opaques, asked, strict=True):
-            self._waiting[opaque] = (waiter, deadline, timeout, code)
+        self._waiting.update({opaque: (waiter, deadline, timeout, code) for opaque, _, waiter in numbered})
         self._expect(code, len(asked), deadline)
 
     async def send_oneway(self, command: Command, timeout: float = 3.0) -> None:
@@ -212,7 +211,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         for command in commands:
-            if command.is_response:
+            if command.flag & RESPONSE:
                 self._answered(command)
             elif self._on_request is not None:
                 task = self._loop.create_task(self._serve(self._on_request, command))

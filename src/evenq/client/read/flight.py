@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from evenq.client.net.connection import Connection
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
-from evenq.client.read.pull import Pulled, PullTemplates, pulled
+from evenq.client.read.pull import Pulled, PullTemplates, all_up_to, pulled
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
-from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import EVERYTHING, TAG
 
@@ -57,12 +56,9 @@ class Flight:
         assert self._answer is not None
         return pulled(self.address, self._answer)
 
-    def brought_whole(self) -> Pulled | None:
-        """The same if it is all that was asked for, as it mostly is; else None."""
-        if self._answer is None or self._answer.code != ResponseCode.SUCCESS:
-            return None
-        came = pulled(self.address, self._answer)
-        return came if came.body and came.next_offset == self.stop else None
+    def brought_whole(self) -> bytes:
+        """The records if they are all that was asked for, as they mostly are; else nothing."""
+        return b"" if self._answer is None else all_up_to(self.stop, self._answer)
 
 
 class Flights:
@@ -80,23 +76,14 @@ class Flights:
     def first(self) -> Flight:
         return self._flying[0]
 
-    @property
-    def ready(self) -> bool:
-        """Whether the first of them has landed."""
-        return bool(self._flying) and self._flying[0].has_landed
-
     def add(self, flights: Iterable[Flight]) -> None:
         self._flying.extend(flights)
 
     def add_first(self, flight: Flight) -> None:
         self._flying.appendleft(flight)
 
-    def take(self) -> Flight:
-        """Take the first of them off."""
-        return self._flying.popleft()
-
     async def landed(self) -> Flight:
-        """The same, when it has landed. For one caller at a time."""
+        """Take the first of them off when it has landed. For one caller at a time."""
         while not self._flying[0].has_landed:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -105,10 +92,26 @@ class Flights:
                 self._waiter = None
         return self._flying.popleft()
 
+    def take_whole(self, queue: MessageQueue, start: int, most: int) -> tuple[list[bytes], Flight | None]:
+        """Take those off that go on from ``start`` and have brought all that was asked for, until there are ``most``
+        bytes: what they brought, and the last of them."""
+        flying = self._flying
+        bodies: list[bytes] = []
+        last = None
+        while most > 0 and flying:
+            flight = flying[0]
+            if flight.start != start or flight.queue != queue or not (body := flight.brought_whole()):
+                break
+            bodies.append(body)
+            most -= len(body)
+            last = flying.popleft()
+            start = flight.stop
+        return bodies, last
+
     def told(self) -> None:
         """One of them has landed, or one that was abandoned."""
         waiter = self._waiter
-        if waiter is not None and self.ready and not waiter.done():
+        if waiter is not None and self._flying and self._flying[0].has_landed and not waiter.done():
             waiter.set_result(None)
 
     def abandon(self) -> None:

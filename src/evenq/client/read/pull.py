@@ -12,7 +12,7 @@ from evenq.protocol.flags import PullFlag
 from evenq.protocol.headers import PullRequest, PullResponse
 from evenq.protocol.template import Template
 
-__all__ = ["PullTemplates", "Pulled", "pull", "pull_command", "pulled"]
+__all__ = ["PullTemplates", "Pulled", "all_up_to", "pull", "pull_command", "pulled"]
 
 
 class Pulled(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +102,13 @@ def pulled(address: str, answer: Command) -> Pulled:
         header.max_offset,
         code == ResponseCode.PULL_OFFSET_MOVED,
     )
+
+
+def all_up_to(stop: int, answer: Command) -> bytes:
+    """The records of an answer that has everything up to ``stop``, without reading more of it than that; nothing
+    where it has not."""
+    whole = answer.code == ResponseCode.SUCCESS and answer.ext.get("nextBeginOffset") == str(stop)
+    return answer.body if whole else b""
 
 
 _ANSWERS = frozenset(

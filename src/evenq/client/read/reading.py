@@ -120,8 +120,8 @@ class Pace:
 
     >>> pace = Pace()
     >>> pace.learn(asked=4096, covered=32, size=8000)
-    >>> pace.next_span(), pace.window
-    (32, 64)
+    >>> pace.cut(0, 1000, 2), pace.window
+    ([(0, 32), (32, 64)], 64)
     """
 
     __slots__ = ("_asked", "_learned", "_weight", "known", "span")
@@ -135,10 +135,6 @@ class Pace:
         self._weight = 0.0
         self._asked = 0
 
-    def next_span(self) -> int:
-        self._asked += 1
-        return min(MOST, self.span * 2) if self._asked % PROBE_EVERY == 0 else self.span
-
     @property
     def window(self) -> int:
         """How many segments to ask for at once."""
@@ -151,7 +147,8 @@ class Pace:
         last = stop if before is None else min(stop, before)
         spans: list[tuple[int, int]] = []
         while len(spans) < most and start < last:
-            end = min(stop, start + self.next_span())
+            self._asked += 1
+            end = min(stop, start + (self.span if self._asked % PROBE_EVERY else min(MOST, self.span * 2)))
             spans.append((start, end))
             start = end
         return spans
@@ -177,18 +174,14 @@ def with_more(chunk: Chunk, flights: Flights, learn: Callable[[Flight, Pulled], 
 
     Only whole answers are added. All others are left where they are, to be looked at one by one.
     """
-    bodies, size, stop = [chunk.body], len(chunk.body), chunk.stop
-    while 0 < size < TOGETHER and flights.ready:
-        flight = flights.first
-        came = flight.brought_whole()
-        if came is None or flight.start != stop or flight.queue != chunk.queue:
-            break
-        flights.take()
-        learn(flight, came)
-        bodies.append(came.body)
-        size += len(came.body)
-        stop = flight.stop
-    return chunk if len(bodies) == 1 else Chunk(chunk.queue, chunk.start, stop, b"".join(bodies))
+    if not chunk.body:
+        return chunk
+    bodies, last = flights.take_whole(chunk.queue, chunk.stop, TOGETHER - len(chunk.body))
+    if last is None:
+        return chunk
+    # one that is much larger than the others is always the last
+    learn(last, last.brought())
+    return Chunk(chunk.queue, chunk.start, last.stop, b"".join((chunk.body, *bodies)))
 
 
 class RangeReader:

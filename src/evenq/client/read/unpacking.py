@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from evenq.client.read.reading import Chunk
 from evenq.errors import RecordError
+from evenq.memory import keep_freed
 from evenq.model import MessageView
 from evenq.protocol.filters import passes
 from evenq.protocol.records import decode_messages
@@ -41,6 +42,7 @@ def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool 
     from evenq.protocol.columns import decode_many
     from evenq.protocol.columns.arrays import texts
 
+    keep_freed()
     poisoned: list[RecordError] = []
     batches: list[pa.RecordBatch] = []
     for wanted, group in groupby(chunks, key=lambda chunk: frozenset(tags(chunk.queue.topic))):

@@ -75,6 +75,10 @@ def _replace(value: bytes | None) -> str | None:
 def hex_column(data: Bytes, lengths: Any) -> pa.Array:
     """Rows of bytes, of which the first ``lengths[i]`` count, as upper-case hexadecimal text."""
     count, width = data.shape
-    digits = _HEX[data].view(np.uint8).reshape(-1)
-    begins = np.arange(count, dtype=np.int64) * (2 * width)
-    return strings(cut(digits, begins, begins + 2 * lengths))
+    digits = _HEX.take(data).view(np.uint8).reshape(-1)
+    bounds = np.arange(count + 1, dtype=np.int64) * (2 * width)
+    if len(digits) <= _MOST and (lengths == width).all():
+        # nothing to cut off, nothing that is not ASCII
+        offsets = pa.py_buffer(bounds.astype(np.int32))
+        return pa.Array.from_buffers(pa.string(), count, [None, offsets, pa.py_buffer(digits)])
+    return strings(cut(digits, bounds[:-1], bounds[:-1] + 2 * lengths))

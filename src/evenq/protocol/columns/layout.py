@@ -142,12 +142,17 @@ def _even(body: bytes) -> Ints | None:
 
 def _id_bytes(data: Bytes, at: Ints, host: Ints, log_offset: NDArray[np.void]) -> tuple[Bytes, Ints]:
     """The host and the log offset side by side, in rows as wide as the widest host needs."""
+    offset = np.ascontiguousarray(log_offset)
+    if (host == 8).all():
+        words = np.empty((len(at), 2), np.uint64)
+        words[:, 0] = windows(data, 8)[at].view(np.uint64)
+        words[:, 1] = offset.view(np.uint64)
+        return words.view(np.uint8), host + 8
     sizes: list[int] = np.unique(host).tolist()
-    width = max(sizes, default=8)
+    width = max(sizes)
     rows = np.empty((len(at), width + 8), np.uint8)
     rows[:, :width] = windows(data, width)[at].view(np.uint8).reshape(-1, width)
-    offset = np.ascontiguousarray(log_offset).view(np.uint8).reshape(-1, 8)
     for size in sizes:
         those = slice(None) if len(sizes) == 1 else host == size
-        rows[those, size : size + 8] = offset[those]
+        rows[those, size : size + 8] = offset.view(np.uint8).reshape(-1, 8)[those]
     return rows, host + 8
