@@ -36,6 +36,7 @@ __all__ = [
     "STORE_TIMESTAMP_AT",
     "body_crc",
     "decode_messages",
+    "decode_some",
     "encode_record",
     "split_records",
 ]
@@ -115,12 +116,29 @@ def decode_messages(
     ProtocolError that names the position.
     """
     data = bytes(body)
+    messages, _ = decode_some(
+        data, 0, len(data), broker=broker, check_crc=check_crc, as_stored=as_stored, poisoned=poisoned
+    )
+    return messages
+
+
+def decode_some(
+    data: bytes,
+    at: int,
+    most: int,
+    *,
+    broker: str = "",
+    check_crc: bool = False,
+    as_stored: bool = False,
+    poisoned: list[RecordError] | None = None,
+) -> tuple[list[MessageView], int]:
+    """The same for about ``most`` records from ``at`` on; tells where the next one begins."""
     messages: list[MessageView] = []
-    at, end = 0, len(data)
-    while at < end:
+    end = len(data)
+    while at < end and len(messages) < most:
         if not check_crc:
-            at = _decode_usual(data, at, broker, messages)
-            if at == end:
+            at = _decode_usual(data, at, broker, messages, most - len(messages))
+            if at == end or len(messages) >= most:
                 break
         size = _size_at(data, at)
         try:
@@ -130,7 +148,7 @@ def decode_messages(
                 raise
             poisoned.append(error)
         at += size
-    return messages
+    return messages, at
 
 
 def _size_at(data: bytes, at: int) -> int:
@@ -144,8 +162,9 @@ def _size_at(data: bytes, at: int) -> int:
     return size
 
 
-def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]) -> int:
-    """Read messages from ``at`` on by the short way that nearly all can go: first version, IPv4, one body as it is.
+def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView], most: int) -> int:
+    """Read at most so many messages from ``at`` on by the short way that nearly all can go: first version, IPv4, one
+    body as it is.
 
     Ends at the first one that cannot go it, or where something does not fit together, which the long way explains;
     tells where that is. Most records are like the one before: they are read by the same form, in one go.
@@ -156,7 +175,9 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
     body_size = topic_size = properties_size = -1
     born_at = stored_at = named = b""
     born_host = store_host = store_id = topic = ""
-    while at <= last:
+    for _ in repeat(None, most):
+        if at > last:
+            break
         if data[at : at + 4] != sizes:
             wire_size, body_size = _read_sizes(data, at)
             topic_at = at + _FIXED_V4.size + body_size

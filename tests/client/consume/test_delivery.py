@@ -24,7 +24,7 @@ from evenq.client.settings import FlowControl
 from evenq.errors import RequestTimeout
 from evenq.model import MessageQueue, MessageView
 from evenq.protocol.headers import SendBack
-from tests.client.consume.test_holding import message
+from tests.client.consume.test_holding import message, pulled
 
 
 class Broker:
@@ -58,7 +58,7 @@ class Broker:
 
 def holding(count: int) -> Holding:
     found = Holding(MessageQueue("orders", "b", 0), 0, FlowControl())
-    found.add([message(n) for n in range(count)], count)
+    found.add(pulled(*range(count)))
     return found
 
 

@@ -9,7 +9,7 @@ from evenq.client.consume.holding import Holding
 from evenq.client.settings import FlowControl
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue, MessageView
-from tests.client.consume.test_holding import message
+from tests.client.consume.test_holding import pulled
 
 Deliver = Callable[[Holding, list[MessageView]], Awaitable[float]]
 
@@ -29,7 +29,7 @@ class Delivery:
 
 def filled(name: str, count: int) -> Holding:
     holding = Holding(MessageQueue(name, "b", 0), 0, FlowControl())
-    holding.add([message(n) for n in range(count)], count)
+    holding.add(pulled(*range(count)))
     return holding
 
 

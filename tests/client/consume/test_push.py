@@ -64,12 +64,12 @@ class Group:
         """What a kill looks like to the brokers: the connections are gone, nothing was handed over."""
         member = self.members.pop(name)
         self.crashed.append(member)
-        session, dispatcher = member._inner._session, member._inner._dispatcher
-        assert dispatcher is not None
+        session = member._inner._session
 
         def cut() -> None:
-            for task in (*session._tasks, *dispatcher._tasks):
+            for task in session._tasks:
                 task.cancel()
+            member._inner._dispatcher = None
             session._closed = True
             session.connections.close()
 

@@ -19,7 +19,7 @@ from evenq.client.group.ownership import Ownership
 from evenq.client.net.session import Session
 from evenq.client.settings import FlowControl, Timeouts
 from evenq.model import MessageQueue
-from tests.client.consume.test_holding import message
+from tests.client.consume.test_holding import pulled
 
 QUEUES = [MessageQueue("t", "b", n) for n in range(4)]
 
@@ -104,8 +104,8 @@ class Member:
 
     async def read(self, holding: Holding) -> None:
         while not holding.dropped:
-            offset = holding.progress.next_offset
-            holding.add([message(offset)], offset + 1)
+            offset = holding.next_offset
+            holding.add(pulled(offset))
             if batch := holding.take(1):
                 await self.broker.travel()
                 self.broker.consumed.append((holding.queue, batch[0].queue_offset))

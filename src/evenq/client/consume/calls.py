@@ -7,10 +7,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from evenq.client.calling import is_async
-from evenq.client.consume.consumetrace import ConsumeTracer
+from evenq.client.consume.consumetrace import ConsumeTracer, TracedCall
 from evenq.client.consume.dispatch import Handler, Outcome, Retry
 from evenq.client.consume.stats import Stats
 from evenq.client.consume.workers import Workers
@@ -20,6 +20,9 @@ from evenq.model import MessageQueue, MessageView
 __all__ = ["Calls"]
 
 log = logging.getLogger(__name__)
+
+# Called with what became of a call.
+Ended = Callable[[Outcome], None]
 
 # A call that runs for so many seconds is reported.
 SLOW = 60.0
@@ -34,9 +37,37 @@ class _Call:
     queue: MessageQueue
     messages: list[MessageView]
     began: float
-    task: asyncio.Task[Any]
+    traced: TracedCall | None
+    # ends the waiting for it
+    give_up: Callable[[], object]
     reported: bool = False
     given_up: bool = False
+
+
+class _Threaded:
+    """A call in a thread that somebody waits for without a task."""
+
+    __slots__ = ("_calls", "_ended", "call")
+
+    def __init__(self, calls: Calls, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
+        self._calls = calls
+        self._ended = ended
+        self.call = calls._began(queue, messages, self.give_up)
+
+    def returned(self, outcome: Outcome) -> None:
+        if not self.call.given_up:
+            self._end(outcome)
+
+    def raised(self, error: Exception) -> None:
+        if not self.call.given_up:
+            self._end(_failed(self.call, error))
+
+    def give_up(self) -> None:
+        self._end(LATE)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._calls._over(self.call, outcome)
+        self._ended(outcome)
 
 
 class Calls:
@@ -74,6 +105,11 @@ class Calls:
         self.given_up = 0
 
     @property
+    def in_threads(self) -> bool:
+        """Whether the handler is a plain function."""
+        return self._workers is not None
+
+    @property
     def now(self) -> float:
         return self._clock()
 
@@ -86,27 +122,38 @@ class Calls:
         """What the handler says of the messages. An exception means the same as a retry."""
         task = asyncio.current_task()
         assert task is not None
-        began = self._clock()
-        call = _Call(queue, messages, began, task)
-        self._running[id(call)] = call
-        traced = None if self._tracer is None else self._tracer.began(messages)
+        call = self._began(queue, messages, task.cancel)
+        outcome: Outcome
         try:
             outcome = await self._handle(messages)
         except asyncio.CancelledError:
             if not call.given_up:
+                del self._running[id(call)]
                 raise
             task.uncancel()
             outcome = LATE
-        except Exception:
-            # whatever a handler raises means the same: not consumed
-            log.exception("the handler failed on %d messages of %s", len(messages), queue)
-            outcome = Retry()
-        finally:
-            del self._running[id(call)]
-        if self._tracer is not None and traced is not None:
-            self._tracer.ended(traced, outcome)
-        self._stats.consumed(messages[0].topic, len(messages), self._clock() - began, ok=outcome is None)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises means the same: not consumed
+            outcome = _failed(call, error)
+        self._over(call, outcome)
         return outcome
+
+    def begin(self, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
+        """The same where the handler is a plain function, without a task: ``ended`` is called in the loop."""
+        assert self._workers is not None
+        self._workers.submit(messages, _Threaded(self, queue, messages, ended))
+
+    def _began(self, queue: MessageQueue, messages: list[MessageView], give_up: Callable[[], object]) -> _Call:
+        traced = None if self._tracer is None else self._tracer.began(messages)
+        call = _Call(queue, messages, self._clock(), traced, give_up)
+        self._running[id(call)] = call
+        return call
+
+    def _over(self, call: _Call, outcome: Outcome) -> None:
+        del self._running[id(call)]
+        messages = call.messages
+        if self._tracer is not None and call.traced is not None:
+            self._tracer.ended(call.traced, outcome)
+        self._stats.consumed(messages[0].topic, len(messages), self._clock() - call.began, ok=outcome is None)
 
     async def direct(self, message: MessageView) -> Outcome:
         """What the handler says of one message, or what it raises: for administrators who try it out."""
@@ -130,11 +177,16 @@ class Calls:
                 call.given_up = True
                 self.given_up += 1
                 log.error("the handler has had %s for %.0f s: it is given up, they come again", _named(call), took)
-                call.task.cancel()
+                call.give_up()
 
     def close(self) -> None:
         if self._workers is not None:
             self._workers.close()
+
+
+def _failed(call: _Call, error: Exception) -> Retry:
+    log.error("the handler failed on %d messages of %s", len(call.messages), call.queue, exc_info=error)
+    return Retry()
 
 
 def _named(call: _Call) -> str:

@@ -91,14 +91,19 @@ class ConcurrentDelivery:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        outcome = await self._calls.call(holding.queue, _shown(holding, batch))
+        self.end(holding, batch, await self._calls.call(holding.queue, _shown(holding, batch)))
+        return 0.0
+
+    def begin(self, holding: Holding, batch: list[MessageView], ended: Callable[[Outcome], None]) -> None:
+        self._calls.begin(holding.queue, _shown(holding, batch), ended)
+
+    def end(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
         holding.consumed_at = self._calls.now
         if outcome is None:
             holding.finish(batch)
         else:
             # the lane is free meanwhile; the offsets stay in hand until the broker has the messages
             self._session.spawn(self._return(holding, batch, outcome))
-        return 0.0
 
     async def _return(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
         returning = [self._give_back.until_taken(holding, *failure) for failure in failures(batch, outcome)]
@@ -120,11 +125,17 @@ class BroadcastDelivery:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        for message, _ in failures(batch, await self._calls.call(holding.queue, batch)):
+        self.end(holding, batch, await self._calls.call(holding.queue, batch))
+        return 0.0
+
+    def begin(self, holding: Holding, batch: list[MessageView], ended: Callable[[Outcome], None]) -> None:
+        self._calls.begin(holding.queue, batch, ended)
+
+    def end(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
+        for message, _ in failures(batch, outcome):
             log.error("%s at %d failed; broadcasting does not try again", holding.queue, message.queue_offset)
         holding.consumed_at = self._calls.now
         holding.finish(batch)
-        return 0.0
 
 
 class OrderlyDelivery:

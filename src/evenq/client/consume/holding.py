@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from evenq.client.consume.progress import Progress
 from evenq.client.group.held import Cached
+from evenq.client.read.unpacking import Unread
 from evenq.client.settings import FlowControl
+from evenq.errors import ProtocolError
 from evenq.model import MessageQueue, MessageView
 
 __all__ = ["Holding"]
+
+# Messages that are unpacked at a time, where fewer are wanted.
+PIECE = 32
+
+
+def _raise(error: ProtocolError) -> None:
+    raise error
 
 
 class Holding:
@@ -36,6 +46,10 @@ class Holding:
         self.consumed_at = 0.0
         # whether a dispatcher knows that messages wait here
         self.announced = False
+        # what was pulled and not unpacked yet: it lies behind all of ``progress``
+        self._unread: deque[Unread] = deque()
+        # hears of answers that cannot be unpacked
+        self.unreadable: Callable[[ProtocolError], None] = _raise
         self._running = 0
         # set while pulls may go on; cleared by flow control
         self.room = asyncio.Event()
@@ -55,42 +69,51 @@ class Holding:
     @property
     def cached(self) -> Cached:
         progress = self.progress
-        return Cached(progress.count, progress.committable, progress.last, progress.bytes)
+        return Cached(self._count, progress.committable, self._last, progress.bytes + self._unread_bytes)
 
     @property
-    def waiting(self) -> int:
-        return self.progress.waiting
+    def next_offset(self) -> int:
+        """Where the next pull begins."""
+        return self._unread[-1].stop if self._unread else self.progress.next_offset
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there may be messages to take."""
+        return bool(self._unread) or self.progress.waiting > 0
 
     @property
     def space(self) -> int:
         """How many more offsets may be asked for."""
         progress, limits = self.progress, self.limits
-        if progress.bytes >= limits.bytes:
+        if progress.bytes + self._unread_bytes >= limits.bytes:
             return 0
-        return min(limits.messages - progress.count, limits.span - progress.span)
+        count = self._count
+        span = self._last - progress.committable if count else 0
+        return min(limits.messages - count, limits.span - span)
 
-    def add(self, messages: Sequence[MessageView], next_offset: int) -> None:
-        """Take what a pull brought."""
-        if not self.dropped:
-            self.progress.pulled(messages, next_offset)
-            self._update_room()
-
-    def jump(self, offset: int) -> None:
-        """Go on at ``offset``, which may be behind: the broker holds nothing at the one that was to come."""
-        if offset >= self.progress.next_offset:
-            self.progress.pulled((), offset)
-        else:
-            self.progress = Progress(offset)
-            self.committed = min(self.committed, offset)
+    def add(self, unread: Unread) -> None:
+        """Take what a pull brought. What does not follow on the last one lies where the broker says to go on."""
+        if self.dropped:
+            return
+        if unread.start < self.next_offset:
+            # the broker does not hold what was to come, but what is further back
+            self._unread.clear()
+            self.progress = Progress(unread.start)
+            self.committed = min(self.committed, unread.start)
+        self._unread.append(unread)
+        self._unpack(0)
+        self._update_room()
 
     def reset(self, offset: int) -> None:
         """Go on at ``offset`` because somebody wants it so: what waits is forgotten, and that much is committed."""
+        self._unread.clear()
         self.progress = Progress(offset)
         self.committed = -1
         self._update_room()
 
     def take(self, count: int) -> list[MessageView]:
         """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
+        self._unpack(count)
         batch = self.progress.take(count)
         if batch:
             self._running += 1
@@ -121,6 +144,7 @@ class Holding:
         self.dropped = True
         if self.reader is not None:
             self.reader.cancel()
+        self._unread.clear()
         self.progress.forget()
         self.room.set()
 
@@ -132,6 +156,34 @@ class Holding:
         except TimeoutError:
             return False
         return True
+
+    def _unpack(self, count: int) -> None:
+        """Have at least ``count`` messages wait, if there are so many. Stretches without any are passed over."""
+        progress, unread = self.progress, self._unread
+        while unread and (progress.waiting < count or not unread[0].bytes):
+            first = unread[0]
+            try:
+                messages = first.take(max(count, PIECE))
+            except ProtocolError as error:
+                unread.clear()
+                self.unreadable(error)
+                return
+            progress.pulled(messages, first.next_offset)
+            if not first.bytes:
+                unread.popleft()
+
+    @property
+    def _count(self) -> int:
+        return self.progress.count + sum(unread.count for unread in self._unread)
+
+    @property
+    def _unread_bytes(self) -> int:
+        return sum(unread.bytes for unread in self._unread)
+
+    @property
+    def _last(self) -> int:
+        """The highest offset in hand."""
+        return self._unread[-1].stop - 1 if self._unread else self.progress.last
 
     def _update_room(self) -> None:
         if self.space > 0 or self.dropped:

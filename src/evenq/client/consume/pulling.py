@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 
 from evenq.client.consume.holding import Holding
 from evenq.client.consume.stats import Stats
 from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
-from evenq.client.read.unpacking import as_messages
+from evenq.client.read.unpacking import Unread
 from evenq.errors import ProtocolError
 from evenq.protocol.bodies import Subscription
 
@@ -46,14 +47,27 @@ class QueueReader:
         self._clock = clock
         self._paces: dict[str, Pace] = {}
 
-    async def read(self, holding: Holding) -> None:
-        """Until the task is cancelled, which is what a drop does."""
+    def start(self, holding: Holding) -> None:
+        """Read a queue from where its holding stands, until that is dropped."""
+        holding.pulled_at = self._clock()
+        holding.unreadable = partial(self._again, holding)
+        holding.reader = self._session.spawn(self._read(holding))
+
+    def _again(self, holding: Holding, error: ProtocolError) -> None:
+        """What came cannot be unpacked: ask for it once more, later."""
+        _report(holding, error)
+        if holding.reader is not None:
+            holding.reader.cancel()
+        holding.reader = self._session.spawn(self._read(holding, UNREADABLE_PAUSE))
+
+    async def _read(self, holding: Holding, pause: float = 0.0) -> None:
         while True:
+            await asyncio.sleep(pause)
             try:
                 await self._follow(holding)
-            except ProtocolError:
-                log.exception("%s at %d cannot be read", holding.queue, holding.progress.next_offset)
-            await asyncio.sleep(UNREADABLE_PAUSE)
+            except ProtocolError as error:
+                _report(holding, error)
+            pause = UNREADABLE_PAUSE
 
     async def _follow(self, holding: Holding) -> None:
         queue = holding.queue
@@ -65,7 +79,7 @@ class QueueReader:
             self._session,
             self._group,
             queue,
-            holding.progress.next_offset,
+            holding.next_offset,
             subscription=lambda: self._subscription(queue.topic),
             pace=self._paces.setdefault(queue.broker, Pace()),
             room=lambda: holding.space,
@@ -78,13 +92,12 @@ class QueueReader:
                     await holding.room.wait()
 
     def _accept(self, holding: Holding, chunk: Chunk) -> None:
-        if chunk.start != holding.progress.next_offset:
-            holding.jump(chunk.start)
-        messages = as_messages(chunk, self._tags)
-        holding.add(messages, chunk.stop)
-        if messages:
-            self._stats.pulled(holding.queue.topic, len(messages))
-            self._arrived(holding)
+        holding.add(Unread(chunk, self._tags, partial(self._stats.pulled, holding.queue.topic)))
+        self._arrived(holding)
 
     def _tags(self, topic: str) -> set[str]:
         return self._subscription(topic).tags_set
+
+
+def _report(holding: Holding, error: ProtocolError) -> None:
+    log.error("%s at %d cannot be read", holding.queue, holding.next_offset, exc_info=error)

@@ -15,8 +15,9 @@ from evenq.balance import Plan, StrategyLike
 from evenq.client.consume.answers import Answers
 from evenq.client.consume.calls import Calls
 from evenq.client.consume.consumetrace import ConsumeTracer
+from evenq.client.consume.crew import Crew
 from evenq.client.consume.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery, as_sent
-from evenq.client.consume.dispatch import Delivery, Dispatcher, Handler, Outcome
+from evenq.client.consume.dispatch import Dispatcher, Handler, Outcome
 from evenq.client.consume.holding import Holding
 from evenq.client.consume.pulling import QueueReader
 from evenq.client.consume.stats import Stats
@@ -120,7 +121,7 @@ class PushConsumer:
             strategy=strategy,
             begin=begin,
             hold=self._hold,
-            started=self._started,
+            started=lambda holding: self._reader.start(holding),
             broadcasting=self._broadcasting,
             offsets=self._local,
         )
@@ -138,7 +139,7 @@ class PushConsumer:
         )
         self._orderly = False
         self._calls: Calls | None = None
-        self._dispatcher: Dispatcher | None = None
+        self._dispatcher: Dispatcher | Crew | None = None
         self._stopping = asyncio.Event()
 
     @property
@@ -184,7 +185,11 @@ class PushConsumer:
         self._orderly = orderly
         if orderly:
             self._member.in_order()
-        self._dispatcher = Dispatcher(self._delivery(self._calls, orderly), self._lanes, self._batch)
+        delivery = self._delivery(self._calls, orderly)
+        if self._calls.in_threads and not isinstance(delivery, OrderlyDelivery):
+            self._dispatcher = Crew(delivery, self._lanes, self._batch)
+        else:
+            self._dispatcher = Dispatcher(delivery, self._lanes, self._batch)
         self._dispatcher.start()
         self._answers.serve()
         session.start()
@@ -234,7 +239,7 @@ class PushConsumer:
     def _broadcasting(self) -> bool:
         return self.model is MessageModel.BROADCASTING
 
-    def _delivery(self, calls: Calls, orderly: bool) -> Delivery:
+    def _delivery(self, calls: Calls, orderly: bool) -> ConcurrentDelivery | BroadcastDelivery | OrderlyDelivery:
         limit = self._max_retries
         if orderly:
             give_back = GiveBack(self._session, self.group, RETRIES_IN_ORDER if limit is None else limit)
@@ -250,15 +255,11 @@ class PushConsumer:
     def _hold(self, queue: MessageQueue, start: Start) -> Holding:
         return Holding(queue, start.offset, self._limits, stored=start.is_stored)
 
-    def _started(self, holding: Holding) -> None:
-        holding.pulled_at = self._clock()
-        holding.reader = self._session.spawn(self._reader.read(holding))
-
     async def _reset(self, holding: Holding, offset: int) -> None:
         if holding.reader is not None:
             holding.reader.cancel()
         holding.reset(offset)
-        self._started(holding)
+        self._reader.start(holding)
         await self._member.commit(holding)
 
     async def _direct(self, message: MessageView) -> Outcome:

@@ -7,12 +7,35 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Workers"]
+__all__ = ["Caller", "Workers"]
 
 A = TypeVar("A")
 R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Caller(Protocol[R_contra]):
+    """Who waits for a call in a thread. One of the two is called in the loop, once; neither may raise."""
+
+    def returned(self, result: R_contra) -> None: ...
+    def raised(self, error: Exception) -> None: ...
+
+
+class _FutureCaller(Generic[R]):
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[R]) -> None:
+        self.future = future
+
+    def returned(self, result: R) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def raised(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Workers(Generic[A, R]):
@@ -27,8 +50,8 @@ class Workers(Generic[A, R]):
         self._function = function
         self._name = name
         # None ends a thread
-        self._jobs: SimpleQueue[tuple[asyncio.Future[R], A] | None] = SimpleQueue()
-        self._ended: deque[tuple[asyncio.Future[R], R | None, Exception | None]] = deque()
+        self._jobs: SimpleQueue[tuple[Caller[R], A] | None] = SimpleQueue()
+        self._ended: deque[tuple[Caller[R], Any, Exception | None]] = deque()
         # whether the loop knows that something has ended
         self._told = False
         # these are only touched in the loop
@@ -37,15 +60,19 @@ class Workers(Generic[A, R]):
 
     def run(self, argument: A) -> asyncio.Future[R]:
         """Begin a call; gives the future of its result."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.submit(argument, _FutureCaller(future))
+        return future
+
+    def submit(self, argument: A, caller: Caller[R]) -> None:
+        """Begin a call, and let ``caller`` hear what comes of it: the leanest form, without a future."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
             name = f"{self._name}-{self._threads}"
+            loop = asyncio.get_running_loop()
             threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
-        self._jobs.put((future, argument))
-        return future
+        self._jobs.put((caller, argument))
 
     def close(self) -> None:
         """Let the threads go, each when it has nothing to do any more."""
@@ -80,11 +107,9 @@ class Workers(Generic[A, R]):
         # first this: what ends from now on tells the loop again
         self._told = False
         for _ in range(len(self._ended)):
-            future, result, error = self._ended.popleft()
+            caller, result, error = self._ended.popleft()
             self._busy -= 1
-            if future.done():
-                continue
-            if error is not None:
-                future.set_exception(error)
+            if error is None:
+                caller.returned(result)
             else:
-                future.set_result(result)  # type: ignore[arg-type]
+                caller.raised(error)

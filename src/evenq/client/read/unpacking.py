@@ -12,12 +12,12 @@ from evenq.errors import RecordError
 from evenq.memory import keep_freed
 from evenq.model import MessageView
 from evenq.protocol.filters import passes
-from evenq.protocol.records import decode_messages
+from evenq.protocol.records import MIN_RECORD, decode_messages, decode_some
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Tags", "as_columns", "as_messages"]
+__all__ = ["Tags", "Unread", "as_columns", "as_messages"]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,49 @@ def as_messages(chunk: Chunk, tags: Tags) -> list[MessageView]:
     _report(poisoned)
     wanted = tags(chunk.queue.topic)
     return [message for message in messages if passes(wanted, message.tags)] if wanted else messages
+
+
+class Unread:
+    """A chunk that is unpacked bit by bit, as its messages are wanted.
+
+    What is unpacked long before it is wanted is out of the processor's cache by then, and takes four times the memory.
+    """
+
+    __slots__ = ("_at", "_chunk", "_counted", "_tags", "next_offset", "start", "stop")
+
+    def __init__(self, chunk: Chunk, tags: Tags, counted: Callable[[int], None] = lambda count: None) -> None:
+        self.start = chunk.start
+        self.stop = chunk.stop
+        # what lies before it was given
+        self.next_offset = chunk.start
+        self._chunk = chunk
+        self._tags = tags
+        self._counted = counted
+        self._at = 0
+
+    @property
+    def bytes(self) -> int:
+        return len(self._chunk.body) - self._at
+
+    @property
+    def count(self) -> int:
+        """How many messages are left in it, at most."""
+        return min(self.stop - self.next_offset, self.bytes // MIN_RECORD)
+
+    def take(self, most: int) -> list[MessageView]:
+        """The next messages, about ``most`` of them: fewer, even none, where some are not wanted or cannot be read."""
+        chunk = self._chunk
+        poisoned: list[RecordError] = []
+        messages, self._at = decode_some(chunk.body, self._at, most, broker=chunk.queue.broker, poisoned=poisoned)
+        _report(poisoned)
+        if self._at == len(chunk.body):
+            self.next_offset = chunk.stop
+        elif messages:
+            self.next_offset = messages[-1].queue_offset + 1
+        wanted = self._tags(chunk.queue.topic)
+        found = [message for message in messages if passes(wanted, message.tags)] if wanted else messages
+        self._counted(len(found))
+        return found
 
 
 def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool = False) -> pa.RecordBatch:
