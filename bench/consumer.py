@@ -16,6 +16,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 
 from rich.console import Console
 from rich.table import Table
@@ -162,16 +164,16 @@ def send_steadily(namesrv: str, topic: str, seconds: float) -> dict[int, float]:
     return sent
 
 
-def java_latency(host: JavaHost, namesrv: str, topic: str, seconds: float) -> list[float]:
+def java_latency(host: JavaHost, apart: Executor, namesrv: str, topic: str, seconds: float) -> list[float]:
     member = host.push(namesrv, group(), topic)
     member.wait_ready(QUEUES)
-    sent = send_steadily(namesrv, topic, seconds)
+    sent = apart.submit(send_steadily, namesrv, topic, seconds).result()
     seen = {int(each.message.body): each.at for each in member.wait_for(len(sent))}
     member.stop()
     return settled(sent, seen)
 
 
-def python_latency(namesrv: str, topic: str, seconds: float) -> list[float]:
+def python_latency(apart: Executor, namesrv: str, topic: str, seconds: float) -> list[float]:
     seen: dict[int, float] = {}
 
     def handler(messages: list[evenq.MessageView]) -> None:
@@ -181,7 +183,7 @@ def python_latency(namesrv: str, topic: str, seconds: float) -> list[float]:
         consumer.subscribe(topic)
         consumer.start(handler)
         wait_until(lambda: len(consumer.queues) == QUEUES, "all queues")
-        sent = send_steadily(namesrv, topic, seconds)
+        sent = apart.submit(send_steadily, namesrv, topic, seconds).result()
         wait_until(lambda: len(seen) == len(sent), "all messages", 60)
     return settled(sent, seen)
 
@@ -194,17 +196,18 @@ def settled(sent: dict[int, float], seen: dict[int, float]) -> list[float]:
 def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, list[float]]:
     """From just before the send to the listener, one consumer after the other, twice: they must not disturb each other.
 
-    The producer is ours each time, and in the process of our own consumer.
+    The producer is ours each time, in a process of its own.
     """
     found: dict[str, list[float]] = {"Java push": [], "push": []}
-    for turn in range(2):
-        for name in found:
-            topic = f"latency-{turn}-{len(name)}"
-            create_topic(cluster.namesrv, topic, queues=QUEUES)
-            if name == "push":
-                found[name] += python_latency(cluster.namesrv, topic, seconds)
-            else:
-                found[name] += java_latency(host, cluster.namesrv, topic, seconds)
+    with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+        for turn in range(2):
+            for name in found:
+                topic = f"latency-{uuid.uuid4().hex[:8]}"
+                create_topic(cluster.namesrv, topic, queues=QUEUES)
+                if name == "push":
+                    found[name] += python_latency(apart, cluster.namesrv, topic, seconds)
+                else:
+                    found[name] += java_latency(host, apart, cluster.namesrv, topic, seconds)
     return found
 
 
