@@ -200,7 +200,7 @@ def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, l
     """
     found: dict[str, list[float]] = {"Java push": [], "push": []}
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        for turn in range(2):
+        for _ in range(2):
             for name in found:
                 topic = f"latency-{uuid.uuid4().hex[:8]}"
                 create_topic(cluster.namesrv, topic, queues=QUEUES)

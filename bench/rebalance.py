@@ -1,7 +1,8 @@
 """What a change of members costs: 2 → 3 → 2 → rolling restart under a steady load, Python members and Java members.
 
 ``python -m bench.rebalance [--brokers embedded real] [--rate 2000] [--seconds 5]``; each member is its own
-process, which is there before the load begins.
+process, which is there before the load begins. A queue that stays where it is has a longest gap after each change: half
+of the time to the next one counts as the change, the other half, as long, as what is usual.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ class Run:
 
     sent: int
     seen: list[Seen]
+    # between two changes
+    seconds: float
     # when a member was told to come or go
     changes: list[float] = field(default_factory=list)
 
@@ -151,31 +154,24 @@ class Run:
             found[each.queue].append(each)
         return found
 
-    def pauses(self) -> tuple[list[float], list[float]]:
-        """The gap at each hand-over of a queue; and for each queue that a change did not move, its longest gap."""
+    def pauses(self) -> tuple[list[float], list[float], list[float]]:
+        """The gap at each hand-over of a queue; and for each queue that a change did not move its longest gap in the
+        half of the time to the next change in which members settle, and in the other half, in which nothing happens."""
         moved: list[float] = []
         kept: list[float] = []
-        ends = [*self.changes[1:], float("inf")]
+        usual: list[float] = []
         for messages in self.by_queue().values():
-            for change, end in zip(self.changes, ends, strict=True):
+            for change in self.changes:
+                middle, end = change + self.seconds / 2, change + self.seconds
                 pairs = [(before, after) for before, after in pairwise(messages) if change <= after.at < end]
                 hands = [after.at - before.at for before, after in pairs if before.member != after.member]
                 if hands:
                     moved += hands
-                elif pairs:
-                    kept.append(max(after.at - before.at for before, after in pairs))
-        return moved, kept
-
-    def usual(self) -> float:
-        """The longest gap of a queue while nothing changes: before the first change."""
-        first = self.changes[0]
-        gaps = [
-            after.at - before.at
-            for messages in self.by_queue().values()
-            for before, after in pairwise(messages)
-            if first - 3 < before.at and after.at < first
-        ]
-        return max(gaps, default=0.0)
+                else:
+                    for found, from_, to in ((kept, change, middle), (usual, middle, end)):
+                        gaps = [after.at - before.at for before, after in pairs if from_ <= after.at < to]
+                        found.append(max(gaps, default=0.0))
+        return moved, kept, usual
 
 
 def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: float) -> Run:
@@ -200,7 +196,7 @@ def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: floa
             for future in pending:
                 future.result()
 
-    run = Run(0, [])
+    run = Run(0, [], seconds)
     members = ["m1", "m2"]
     for name in members:
         crowd.join(name)
@@ -231,19 +227,28 @@ def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: floa
 
 
 def row(name: str, run: Run) -> list[str]:
-    moved, kept = run.pauses()
-    p99 = statistics.quantiles(moved, n=100)[98] if len(moved) > 1 else sum(moved)
+    moved, kept, usual = run.pauses()
+    times = [
+        _p99(moved),
+        max(moved, default=0),
+        *(each for gaps in (kept, usual) for each in (_median(gaps), max(gaps))),
+    ]
     return [
         name,
         f"{run.sent:,}",
         str(run.lost),
         str(run.twice),
         str(len(moved)),
-        f"{p99 * 1000:,.0f}",
-        f"{max(moved, default=0) * 1000:,.0f}",
-        f"{max(kept, default=0) * 1000:,.0f}",
-        f"{run.usual() * 1000:,.0f}",
+        *(f"{time * 1000:,.0f}" for time in (_p99(moved), max(moved, default=0.0), *still)),
     ]
+
+
+def _p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98] if len(times) > 1 else sum(times)
+
+
+def _median(times: list[float]) -> float:
+    return statistics.median(times) if times else 0.0
 
 
 @contextlib.contextmanager
@@ -265,7 +270,7 @@ def main() -> None:
     options = parser.parse_args()
     table = Table(title=f"2 → 3 → 2 → rolling restart, {options.rate} messages a second, 2 ms listener; times in ms")
     for heading in (
-        "", "sent", "lost", "twice", "moves", "moved p99", "moved max", "kept max gap", "usual max gap",
+        "", "sent", "lost", "twice", "moves", "moved p99", "max", "kept gap median", "max", "quiet gap median", "max",
     ):  # fmt: skip
         table.add_column(heading, justify="right" if heading else "left")
     for kind in options.brokers:
