@@ -228,11 +228,7 @@ def play(cluster: AnyCluster, topic: str, crowd: Crowd, rate: int, seconds: floa
 
 def row(name: str, run: Run) -> list[str]:
     moved, kept, usual = run.pauses()
-    times = [
-        _p99(moved),
-        max(moved, default=0),
-        *(each for gaps in (kept, usual) for each in (_median(gaps), max(gaps))),
-    ]
+    still = [time for gaps in (kept, usual) for time in (_median(gaps), max(gaps, default=0.0))]
     return [
         name,
         f"{run.sent:,}",

@@ -60,11 +60,12 @@ class Layout:
 
 def find_layout(bodies: Sequence[bytes]) -> Layout | None:
     """Find all fields of all records, or None where the lengths in a record do not fit together."""
-    found = _starts(bodies)
+    joined = b"".join(bodies)
+    found = _even(joined, bodies) or _starts(bodies)
     if found is None:
         return None
     starts, counts = found
-    data = np.frombuffer(b"".join(bodies), np.uint8)
+    data = np.frombuffer(joined, np.uint8)
     head = windows(data, _HEAD.itemsize)[starts].view(_HEAD)
     sys_flag = head["sys_flag"].astype(np.int32)
     ends = starts + head["size"]
@@ -115,29 +116,31 @@ def find_layout(bodies: Sequence[bytes]) -> Layout | None:
     )
 
 
+def _even(joined: bytes, bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | None:
+    """Where each record of the joined bodies begins, and how many each body has, if all records have one size, as they
+    often do: seen at a glance, not followed one by one."""
+    if len(joined) < MIN_RECORD:
+        return None
+    (size,) = _SIZE.unpack_from(joined)
+    if size < MIN_RECORD or any(len(body) % size for body in bodies):
+        return None
+    sizes = np.ndarray((len(joined) // size,), ">i4", joined, strides=(size,))
+    if not (sizes == size).all():
+        return None
+    return np.arange(0, len(joined), size), [len(body) // size for body in bodies]
+
+
 def _starts(bodies: Sequence[bytes]) -> tuple[Ints, list[int]] | None:
-    """Where each record of the joined bodies begins, and how many each body has; None if that cannot be."""
+    """The same for any records; None where the lengths do not fit together."""
     starts: list[Ints] = []
     begin = 0
     for body in bodies:
         try:
-            found = _even(body)
-            starts.append((np.array(split_records(body), np.int64) if found is None else found) + begin)
+            starts.append(np.array(split_records(body), np.int64) + begin)
         except ProtocolError:
             return None
         begin += len(body)
     return np.concatenate(starts) if starts else np.empty(0, np.int64), list(map(len, starts))
-
-
-def _even(body: bytes) -> Ints | None:
-    """Where each record begins if all have one size, as they often do: seen at a glance, not followed one by one."""
-    if len(body) < MIN_RECORD:
-        return None
-    (size,) = _SIZE.unpack_from(body)
-    if size < MIN_RECORD or len(body) % size:
-        return None
-    sizes = np.ndarray((len(body) // size,), ">i4", body, strides=(size,))
-    return np.arange(0, len(body), size) if (sizes == size).all() else None
 
 
 def _id_bytes(data: Bytes, at: Ints, host: Ints, log_offset: NDArray[np.void]) -> tuple[Bytes, Ints]:

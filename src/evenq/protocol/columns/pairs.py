@@ -42,7 +42,13 @@ class Pairs:
 
     def rows(self) -> Ints:
         """Which message each pair belongs to."""
-        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.pair_bounds))
+        count = len(self.bounds) - 1
+        if count and not len(self.name_at) % count:
+            # mostly all have as many
+            each = len(self.name_at) // count
+            if each and (self.name_at[::each] == self.bounds[:-1]).all():
+                return np.repeat(np.arange(count), each)
+        return np.repeat(np.arange(count), np.diff(self.pair_bounds))
 
     def column(self, name: bytes, rows: Ints) -> pa.Array:
         """The value of one property for each message, null where it has none. Of two, the last one counts."""
@@ -50,6 +56,8 @@ class Pairs:
         if not len(found):
             return pa.nulls(len(self.bounds) - 1, pa.string())
         row = rows[found]
+        if len(row) == len(self.bounds) - 1 and (row == np.arange(len(row))).all():
+            return strings(cut(self.text, self.value_at[found], self.value_end[found]))
         present = np.zeros(len(self.bounds) - 1, np.bool_)
         present[row] = True
         # an empty piece that keeps the order stands where there is nothing
