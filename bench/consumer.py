@@ -173,15 +173,18 @@ def java_latency(host: JavaHost, apart: Executor, namesrv: str, topic: str, seco
     return settled(sent, seen)
 
 
-def python_latency(apart: Executor, namesrv: str, topic: str, seconds: float) -> list[float]:
+def python_latency(apart: Executor, namesrv: str, topic: str, seconds: float, *, coroutine: bool) -> list[float]:
     seen: dict[int, float] = {}
 
     def handler(messages: list[evenq.MessageView]) -> None:
         seen[int(messages[0].body)] = time.time()
 
+    async def in_the_loop(messages: list[evenq.MessageView]) -> None:
+        handler(messages)
+
     with evenq.PushConsumer(namesrv, group()) as consumer:
         consumer.subscribe(topic)
-        consumer.start(handler)
+        consumer.start(in_the_loop if coroutine else handler)
         wait_until(lambda: len(consumer.queues) == QUEUES, "all queues")
         sent = apart.submit(send_steadily, namesrv, topic, seconds).result()
         wait_until(lambda: len(seen) == len(sent), "all messages", 60)
@@ -198,16 +201,17 @@ def latency(cluster: RealCluster, host: JavaHost, seconds: float) -> dict[str, l
 
     The producer is ours each time, in a process of its own.
     """
-    found: dict[str, list[float]] = {"Java push": [], "push": []}
+    found: dict[str, list[float]] = {"Java push": [], "push": [], "push, a coroutine": []}
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         for _ in range(2):
             for name in found:
                 topic = f"latency-{uuid.uuid4().hex[:8]}"
                 create_topic(cluster.namesrv, topic, queues=QUEUES)
-                if name == "push":
-                    found[name] += python_latency(apart, cluster.namesrv, topic, seconds)
-                else:
+                if name == "Java push":
                     found[name] += java_latency(host, apart, cluster.namesrv, topic, seconds)
+                else:
+                    coroutine = name != "push"
+                    found[name] += python_latency(apart, cluster.namesrv, topic, seconds, coroutine=coroutine)
     return found
 
 
@@ -220,7 +224,8 @@ def print_latency(console: Console, found: dict[str, list[float]]) -> bool:
         cuts = statistics.quantiles(times, n=100)
         table.add_row(name, *(f"{cuts[at - 1] * 1000:.2f}" for at in (50, 90, 99)))
     console.print(table)
-    return statistics.median(found["push"]) <= statistics.median(found["Java push"])
+    medians = {name: statistics.median(times) for name, times in found.items()}
+    return max(medians.values()) == medians["Java push"]
 
 
 def main() -> None:
