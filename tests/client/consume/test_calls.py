@@ -95,6 +95,47 @@ def test_a_call_that_hangs_is_reported_and_then_given_up(kind: str, caplog: pyte
     assert ended == ([] if kind == "plain" else ["cancelled"])
 
 
+def test_without_a_task_a_call_ends_once_whatever_becomes_of_it() -> None:
+    free = threading.Event()
+
+    def handler(messages: list[MessageView]) -> Outcome:
+        if messages[0].queue_offset == 0:
+            free.wait(10)
+        elif messages[0].queue_offset == 1:
+            raise RuntimeError("on purpose")
+        return None if messages[0].queue_offset < 3 else Retry(3)
+
+    async def scenario() -> list[tuple[int, Outcome]]:
+        now = Now()
+        made = calls(handler, now)
+        ended: list[tuple[int, Outcome]] = []
+
+        async def wait_for(count: int) -> None:
+            async with asyncio.timeout(5):
+                while len(ended) < count:
+                    await asyncio.sleep(0.001)
+
+        def begin(offset: int) -> None:
+            made.begin(QUEUE, [message(offset)], lambda outcome: ended.append((offset, outcome)))
+
+        for offset in range(4):
+            begin(offset)
+        await wait_for(3)
+        now.time = 901
+        made.look()
+        assert (made.given_up, made.slow) == (1, 0)
+        # it returns in the end, which counts for nothing
+        free.set()
+        begin(2)
+        await wait_for(5)
+        made.close()
+        return ended
+
+    found = asyncio.run(scenario())
+    assert sorted(found[:3], key=lambda each: each[0]) == [(1, Retry()), (2, None), (3, Retry(3))]
+    assert found[3:] == [(0, LATE), (2, None)]
+
+
 def test_an_end_from_outside_is_not_taken_for_a_failure() -> None:
     async def scenario() -> None:
         async def coroutine(messages: list[MessageView]) -> None:
