@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TOPIC = "bench"
 QUEUES = 8
 CORES = 2
-ROUNDS = 2
+ROUNDS = 5
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenq.client.net.session import Session
-from evenq.client.read.reading import Chunk, QueueRange, RangeReader, raise_loss
+from evenq.client.read.ranges import QueueRange
+from evenq.client.read.reading import Chunk, RangeReader
 from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
 from evenq.model import Property
 from evenq.protocol.columns import decode_many
 from evenq.protocol.columns.arrays import texts
 from evenq.protocol.names import RETRY
 from evenq.spark.deduplicate import Deduplicator
+from evenq.spark.losses import on_loss
 from evenq.spark.marks import PROPERTY
 from evenq.spark.options import ReadOptions
 
-__all__ = ["on_loss", "record_batches"]
+__all__ = ["record_batches"]
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +87,6 @@ def _once(runner: asyncio.Runner, session: Session, options: ReadOptions, part: 
 def _marks(batch: pa.RecordBatch) -> list[str | None]:
     found: list[str | None] = pc.map_lookup(batch.column("properties"), PROPERTY, "last").to_pylist()
     return found
-
-
-def on_loss(options: ReadOptions) -> Callable[[OffsetsLost], None]:
-    """What to do about messages that are gone."""
-    return raise_loss if options.fail_on_data_loss else _log_loss
-
-
-def _log_loss(loss: OffsetsLost) -> None:
-    log.warning("%s", loss)
 
 
 async def _open(options: ReadOptions) -> Session:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from evenq.client.net.acl import Credentials
-from evenq.client.net.session import Session
-from evenq.client.net.tls import Tls
 from evenq.client.settings import Timeouts
 from evenq.errors import ArgumentError
 from evenq.spark import texts
 from evenq.spark.table import REQUIRED, Option
+
+if TYPE_CHECKING:
+    from evenq.client.net.acl import Credentials
+    from evenq.client.net.session import Session
+    from evenq.client.net.tls import Tls
 
 __all__ = ["CONNECTION", "Connecting"]
 
@@ -61,6 +63,8 @@ class Connecting:
 
     def session(self, *, timeouts: Timeouts | None = None) -> Session:
         """A new session. Lives in the running event loop."""
+        from evenq.client.net.session import Session
+
         return Session(self.namesrv, timeouts=timeouts or self.timeouts, tls=self.tls, credentials=self.credentials)
 
 
@@ -71,11 +75,15 @@ def _credentials(own: Mapping[str, Any]) -> Credentials | None:
     for name, value in (("accessKey", access_key), ("secretKey", secret_key)):
         if value is None:
             raise ArgumentError(name, None, "accessKey and secretKey belong together: give both, or neither")
+    from evenq.client.net.acl import Credentials
+
     return Credentials(access_key, secret_key, own["security_token"])
 
 
 def _tls(own: Mapping[str, Any]) -> Tls | None:
     if own["tls"]:
+        from evenq.client.net.tls import Tls
+
         return Tls(own["tls_ca"], own["tls_cert"], own["tls_key"], own["tls_hostname"], own["tls_verify"])
     for name, key in (("tlsCa", "tls_ca"), ("tlsCert", "tls_cert"), ("tlsKey", "tls_key")):
         if own[key] is not None:

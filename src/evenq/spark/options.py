@@ -12,8 +12,8 @@ from typing import Any
 from evenq.client.settings import Timeouts
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
-from evenq.protocol.columns import schema
 from evenq.protocol.filters import EVERYTHING, SQL92, TAG, parse_tags
+from evenq.protocol.schema import schema
 from evenq.spark import texts
 from evenq.spark.bounds import AtTime, Bound, Place, places
 from evenq.spark.connecting import CONNECTION, Connecting

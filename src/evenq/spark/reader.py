@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -21,17 +21,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING
-from evenq.spark.batches import on_loss, record_batches
 from evenq.spark.bounds import between
 from evenq.spark.lookup import Lookup
-from evenq.spark.membership import GracefulEnd, Membership
+from evenq.spark.losses import on_loss
 from evenq.spark.offsets import Progress, by_topic
 from evenq.spark.options import ReadOptions
 from evenq.spark.planning import Pacing, advance, in_doubt, is_news, plan
 from evenq.spark.pushdown import Restriction, Span, push
+
+if TYPE_CHECKING:
+    from evenq.spark.membership import Membership
 
 __all__ = ["BatchReader", "StreamReader"]
 
@@ -48,6 +50,8 @@ class _Reader:
         self.options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from evenq.spark.batches import record_batches
+
         return record_batches(self.options, partition.value)
 
 
@@ -131,6 +135,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @cached_property
     def _membership(self) -> Membership:
+        from evenq.spark.membership import GracefulEnd, Membership
+
         self._end = GracefulEnd()
         return Membership(self.options)
 

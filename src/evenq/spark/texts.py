@@ -8,8 +8,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from evenq.balance import as_strategy
-from evenq.client.group.shares import STICKY
 from evenq.client.net.address import name_servers
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, parse_tags
@@ -156,6 +154,10 @@ def group(text: str) -> str:
 
 
 def strategy(text: str) -> str:
+    # few options need that much
+    from evenq.balance import as_strategy
+    from evenq.client.group.shares import STICKY
+
     if text != STICKY:
         as_strategy(text)
     return text

@@ -14,13 +14,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 
 from evenq.client.net.session import Session
 from evenq.client.read.flight import Flight, Flights, Launcher
 from evenq.client.read.pull import Pulled
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, TAG
@@ -43,22 +43,6 @@ PROBE_EVERY = 256
 PAUSES = (0.05, 0.5, 2.0)
 
 _OFFSET = struct.Struct(">q")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class QueueRange:
-    """The offsets of one queue from ``start`` up to, not including, ``stop``.
-
-    >>> len(QueueRange(MessageQueue("orders", "broker-a", 0), 10, 15))
-    5
-    """
-
-    queue: MessageQueue
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return max(0, self.stop - self.start)
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

@@ -21,38 +21,12 @@ from evenq.protocol.columns.pairs import find_pairs
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
+from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
 
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("broker", pa.string()),
-        ("queue_id", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("born_timestamp", pa.timestamp("us", "UTC")),
-        ("keys", pa.string()),
-        ("tags", pa.string()),
-        ("value", pa.binary()),
-        ("msg_id", pa.string()),
-        ("unique_key", pa.string()),
-        ("reconsume_times", pa.int32()),
-    ]
-)
-SCHEMA_WITH_PROPERTIES = SCHEMA.append(pa.field("properties", pa.map_(pa.string(), pa.string())))
-
 _LATEST = (2**63 - 1) // 1000
 _BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
-
-
-def schema(include_properties: bool = False, property_columns: Sequence[str] = ()) -> pa.Schema:
-    """The columns of a batch: those of the Spark source, in its order.
-
-    ``property_columns`` are properties that have a column of their own, by their names. They come last.
-    """
-    found = SCHEMA_WITH_PROPERTIES if include_properties else SCHEMA
-    return pa.schema([*found, *(pa.field(name, pa.string()) for name in property_columns)])
 
 
 def decode_columns(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageQueue
 from evenq.spark.jobs.checkpoint import progress_in

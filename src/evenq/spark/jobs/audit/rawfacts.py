@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.model import MessageQueue, Property
 from evenq.spark.jobs.partfiles import PartFile, Task, Written, run_tasks
 from evenq.spark.options import ReadOptions
