@@ -89,6 +89,20 @@ def test_it_outlives_a_delivery_that_fails(caplog: pytest.LogCaptureFixture) -> 
     assert "on purpose" in caplog.text
 
 
+def test_it_outlives_a_call_that_cannot_begin(caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing(Delivery):
+        def begin(self, holding: Holding, batch: list[MessageView], ended: Callable[[Outcome], None]) -> None:
+            if batch[0].queue_offset == 0:
+                raise RuntimeError("no more threads")
+            super().begin(holding, batch, ended)
+
+    delivery, holding = Refusing(), filled("t", 2)
+    Crew(delivery, 1, 1).announce(holding)
+    delivery.end_first()
+    assert (delivery.order, holding.committable) == ([("t", [1])], 0)
+    assert "no more threads" in caplog.text
+
+
 def test_a_crew_that_is_stopped_begins_nothing() -> None:
     delivery, holding = Delivery(), filled("t", 3)
     crew = Crew(delivery, 1, 1)

@@ -150,6 +150,14 @@ def test_messages_that_are_not_wanted_are_passed_over() -> None:
     assert (held.take(5), held.waiting, held.committable) == ([], False, 3)
 
 
+def test_room_that_only_unwanted_messages_took_is_free_again() -> None:
+    held = holding(messages=3)
+    held.add(pulled(0, 1, 2, tags=["paid"]))
+    assert not held.room.is_set()
+    assert held.take(5) == []
+    assert held.room.is_set()
+
+
 def test_what_cannot_be_unpacked_is_told_and_asked_for_again() -> None:
     held, told = holding(), list[ProtocolError]()
     held.unreadable = told.append

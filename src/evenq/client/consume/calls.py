@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import cast
 
 from evenq.client.calling import is_async
@@ -32,41 +31,67 @@ LOOK = 1.0
 LATE = Retry(delay_level=3)
 
 
-@dataclass(slots=True)
 class _Call:
-    queue: MessageQueue
-    messages: list[MessageView]
-    began: float
-    traced: TracedCall | None
-    # ends the waiting for it
-    give_up: Callable[[], object]
-    reported: bool = False
-    given_up: bool = False
+    """A call that runs now."""
+
+    __slots__ = ("began", "given_up", "messages", "queue", "reported", "traced")
+
+    def __init__(self, queue: MessageQueue, messages: list[MessageView], began: float) -> None:
+        self.queue = queue
+        self.messages = messages
+        self.began = began
+        self.traced: TracedCall | None = None
+        self.reported = False
+        self.given_up = False
+
+    def give_up(self) -> None:
+        """End the waiting for it."""
+        raise NotImplementedError
 
 
-class _Threaded:
-    """A call in a thread that somebody waits for without a task."""
+class _Awaited(_Call):
+    """A call that a task waits for."""
 
-    __slots__ = ("_calls", "_ended", "call")
+    __slots__ = ("_task",)
 
-    def __init__(self, calls: Calls, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
+    def __init__(self, queue: MessageQueue, messages: list[MessageView], began: float) -> None:
+        super().__init__(queue, messages, began)
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+
+    def give_up(self) -> None:
+        self._task.cancel()
+
+    def end_of_waiting(self) -> None:
+        self._task.uncancel()
+
+
+class _Threaded(_Call):
+    """A call in a thread that nobody awaits: ``ended`` hears of its end."""
+
+    __slots__ = ("_calls", "_ended")
+
+    def __init__(
+        self, queue: MessageQueue, messages: list[MessageView], began: float, calls: Calls, ended: Ended
+    ) -> None:
+        super().__init__(queue, messages, began)
         self._calls = calls
         self._ended = ended
-        self.call = calls._began(queue, messages, self.give_up)
 
     def returned(self, outcome: Outcome) -> None:
-        if not self.call.given_up:
+        if not self.given_up:
             self._end(outcome)
 
     def raised(self, error: Exception) -> None:
-        if not self.call.given_up:
-            self._end(_failed(self.call, error))
+        if not self.given_up:
+            self._end(_failed(self, error))
 
     def give_up(self) -> None:
         self._end(LATE)
 
     def _end(self, outcome: Outcome) -> None:
-        self._calls._over(self.call, outcome)
+        self._calls.over(self, outcome)
         self._ended(outcome)
 
 
@@ -120,9 +145,8 @@ class Calls:
 
     async def call(self, queue: MessageQueue, messages: list[MessageView]) -> Outcome:
         """What the handler says of the messages. An exception means the same as a retry."""
-        task = asyncio.current_task()
-        assert task is not None
-        call = self._began(queue, messages, task.cancel)
+        call = _Awaited(queue, messages, self._clock())
+        self._begin(call)
         outcome: Outcome
         try:
             outcome = await self._handle(messages)
@@ -130,25 +154,27 @@ class Calls:
             if not call.given_up:
                 del self._running[id(call)]
                 raise
-            task.uncancel()
+            call.end_of_waiting()
             outcome = LATE
         except Exception as error:  # noqa: BLE001 - whatever a handler raises means the same: not consumed
             outcome = _failed(call, error)
-        self._over(call, outcome)
+        self.over(call, outcome)
         return outcome
 
     def begin(self, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
         """The same where the handler is a plain function, without a task: ``ended`` is called in the loop."""
         assert self._workers is not None
-        self._workers.submit(messages, _Threaded(self, queue, messages, ended))
+        call = _Threaded(queue, messages, self._clock(), self, ended)
+        self._begin(call)
+        self._workers.submit(messages, call)
 
-    def _began(self, queue: MessageQueue, messages: list[MessageView], give_up: Callable[[], object]) -> _Call:
-        traced = None if self._tracer is None else self._tracer.began(messages)
-        call = _Call(queue, messages, self._clock(), traced, give_up)
+    def _begin(self, call: _Call) -> None:
+        if self._tracer is not None:
+            call.traced = self._tracer.began(call.messages)
         self._running[id(call)] = call
-        return call
 
-    def _over(self, call: _Call, outcome: Outcome) -> None:
+    def over(self, call: _Call, outcome: Outcome) -> None:
+        """A call has ended, or is waited for no longer."""
         del self._running[id(call)]
         messages = call.messages
         if self._tracer is not None and call.traced is not None:

@@ -68,14 +68,21 @@ class Crew:
             if batch:
                 self._queue(holding)
                 self._running += 1
-                self._delivery.begin(holding, batch, partial(self._ended, holding, batch))
+                try:
+                    self._delivery.begin(holding, batch, partial(self._ended, holding, batch))
+                except Exception:  # noqa: BLE001 - see below
+                    self._running -= 1
+                    self._failed(holding, batch)
 
     def _ended(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
         self._running -= 1
         try:
             self._delivery.end(holding, batch, outcome)
-        except Exception:
-            # the crew must outlive anything that delivering does
-            log.exception("delivering %d messages of %s failed", len(batch), holding.queue)
-            holding.release()
+        except Exception:  # noqa: BLE001 - see below
+            self._failed(holding, batch)
         self._go_on()
+
+    def _failed(self, holding: Holding, batch: list[MessageView]) -> None:
+        """The crew must outlive anything that delivering does."""
+        log.exception("delivering %d messages of %s failed", len(batch), holding.queue)
+        holding.release()

@@ -171,6 +171,9 @@ class Holding:
             progress.pulled(messages, first.next_offset)
             if not first.bytes:
                 unread.popleft()
+        if not self.room.is_set():
+            # there may be fewer of them than it seemed
+            self._update_room()
 
     @property
     def _count(self) -> int:
@@ -183,7 +186,7 @@ class Holding:
     @property
     def _last(self) -> int:
         """The highest offset in hand."""
-        return self._unread[-1].stop - 1 if self._unread else self.progress.last
+        return next((unread.stop - 1 for unread in reversed(self._unread) if unread.bytes), self.progress.last)
 
     def _update_room(self) -> None:
         if self.space > 0 or self.dropped:
