@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from evenq.client.read.memory import keep_freed
 from evenq.client.read.reading import Chunk
 from evenq.errors import RecordError
-from evenq.memory import keep_freed
 from evenq.model import MessageView
 from evenq.protocol.filters import passes
 from evenq.protocol.records import MIN_RECORD, decode_messages, decode_some
