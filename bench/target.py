@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import sysconf
 from pathlib import Path
@@ -40,19 +41,20 @@ class Target:
 
 def rest(target: Target) -> None:
     """Wait until a broker has nothing to do."""
-    for _ in range(100):
-        before = target.cpu()
-        time.sleep(PAUSE)
-        if target.cpu() - before < RESTING * PAUSE:
-            return
+    _settle(target.cpu, RESTING)
 
 
 def quiet() -> None:
     """The same for the whole machine, whoever works on it."""
+    _settle(_used, 2 * RESTING)
+
+
+def _settle(used: Callable[[], float], share: float) -> None:
+    """Wait until hardly any more seconds of the processor are used, but not for ever."""
     for _ in range(100):
-        before = _used()
+        before = used()
         time.sleep(PAUSE)
-        if _used() - before < 2 * RESTING * PAUSE:
+        if used() - before < share * PAUSE:
             return
 
 

@@ -6,8 +6,8 @@ import pytest
 from evenq.client.consume.crew import Crew
 from evenq.client.consume.dispatch import Outcome
 from evenq.client.consume.holding import Holding
-from evenq.client.settings import FlowControl
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageView
+from tests.client.consume.test_dispatch import filled
 from tests.client.consume.test_holding import pulled
 
 
@@ -31,12 +31,6 @@ class Delivery:
     def end_first(self) -> None:
         _, _, ended = self.running.pop(0)
         ended(None)
-
-
-def filled(name: str, count: int) -> Holding:
-    holding = Holding(MessageQueue(name, "b", 0), 0, FlowControl())
-    holding.add(pulled(*range(count)))
-    return holding
 
 
 def test_queues_take_turns_and_none_starves() -> None:

@@ -6,10 +6,8 @@ from evenq.client.read.reading import Chunk
 from evenq.client.read.unpacking import Unread
 from evenq.client.settings import FlowControl
 from evenq.errors import ProtocolError
-from evenq.model import MessageQueue, MessageView
-from evenq.protocol.records import encode_record
-
-QUEUE = MessageQueue("orders", "broker-a", 0)
+from evenq.model import MessageView
+from tests.client.read.test_reading import QUEUE, record
 
 
 def message(offset: int, size: int = 100) -> MessageView:
@@ -33,25 +31,13 @@ def holding(**limits: int) -> Holding:
     return Holding(QUEUE, 0, FlowControl(**limits))
 
 
-def record(offset: int) -> bytes:
-    return encode_record(
-        topic="orders",
-        body=b"",
-        queue_id=0,
-        queue_offset=offset,
-        commit_log_offset=0,
-        born_timestamp=0,
-        born_host="127.0.0.1:1",
-        store_timestamp=0,
-        store_host="127.0.0.1:2",
-    )
-
-
 def pulled(*offsets: int, stop: int | None = None, start: int | None = None, tags: Sequence[str] = ()) -> Unread:
     """What a pull brings: messages at the offsets, and to go on behind them, or at ``stop``."""
     begin = offsets[0] if start is None else start
     end = offsets[-1] + 1 if stop is None else stop
-    return Unread(Chunk(QUEUE, begin, end, b"".join(map(record, offsets))), lambda topic: set(tags))
+    return Unread(
+        Chunk(QUEUE, begin, end, b"".join(record(QUEUE, offset) for offset in offsets)), lambda topic: set(tags)
+    )
 
 
 def test_what_was_handed_out_lies_before_what_still_waits_when_the_queue_is_dropped() -> None:
@@ -73,7 +59,7 @@ def test_a_start_that_nobody_stored_is_still_to_be_committed() -> None:
 
 
 def test_flow_control_stops_pulls_by_count_bytes_and_span() -> None:
-    for limits in ({"messages": 3}, {"bytes": 3 * len(record(0))}, {"span": 2}):
+    for limits in ({"messages": 3}, {"bytes": 3 * len(record(QUEUE, 0))}, {"span": 2}):
         for unpacked in (0, 1, 2):
             held = holding(**limits)
             held.add(pulled(0, 1))
@@ -81,7 +67,7 @@ def test_flow_control_stops_pulls_by_count_bytes_and_span() -> None:
             assert held.room.is_set(), limits
             held.add(pulled(2))
             assert not held.room.is_set(), limits
-            assert (held.cached.count, held.cached.last, held.cached.bytes) == (3, 2, 3 * len(record(0)))
+            assert (held.cached.count, held.cached.last, held.cached.bytes) == (3, 2, 3 * len(record(QUEUE, 0)))
             held.finish(held.take(3))
             assert held.room.is_set(), limits
 
@@ -162,7 +148,7 @@ def test_what_cannot_be_unpacked_is_told_and_asked_for_again() -> None:
     held, told = holding(), list[ProtocolError]()
     held.unreadable = told.append
     held.add(pulled(0, 1))
-    held.add(Unread(Chunk(QUEUE, 2, 4, record(2)[:-1]), lambda topic: set()))
+    held.add(Unread(Chunk(QUEUE, 2, 4, record(QUEUE, 2)[:-1]), lambda topic: set()))
     held.add(pulled(4))
     assert [each.queue_offset for each in held.take(5)] == [0, 1]
     assert len(told) == 1

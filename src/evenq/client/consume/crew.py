@@ -56,8 +56,7 @@ class Crew:
         self._go_on()
 
     def _queue(self, holding: Holding) -> None:
-        if not holding.announced and holding.waiting:
-            holding.announced = True
+        if holding.line_up():
             self._line.append(holding)
 
     def _go_on(self) -> None:

@@ -82,8 +82,7 @@ class Dispatcher:
 
     def announce(self, holding: Holding) -> None:
         """Messages wait in ``holding``. It stands in line at most once, whatever it has."""
-        if not holding.announced and holding.waiting:
-            holding.announced = True
+        if holding.line_up():
             self._ready.put_nowait(holding)
 
     async def _lane(self) -> None:

@@ -111,9 +111,18 @@ class Holding:
         self.committed = -1
         self._update_room()
 
+    def line_up(self) -> bool:
+        """Whether messages wait that no dispatcher knows of. It does from now on, until ``announced`` is cleared."""
+        news = not self.announced and self.waiting
+        self.announced = self.announced or news
+        return news
+
     def take(self, count: int) -> list[MessageView]:
         """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
         self._unpack(count)
+        if not self.room.is_set():
+            # there may be fewer of them than it seemed
+            self._update_room()
         batch = self.progress.take(count)
         if batch:
             self._running += 1
@@ -171,9 +180,6 @@ class Holding:
             progress.pulled(messages, first.next_offset)
             if not first.bytes:
                 unread.popleft()
-        if not self.room.is_set():
-            # there may be fewer of them than it seemed
-            self._update_room()
 
     @property
     def _count(self) -> int:

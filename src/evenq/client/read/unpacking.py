@@ -12,7 +12,7 @@ from evenq.client.read.reading import Chunk
 from evenq.errors import RecordError
 from evenq.model import MessageView
 from evenq.protocol.filters import passes
-from evenq.protocol.records import MIN_RECORD, decode_messages, decode_some
+from evenq.protocol.records import MIN_RECORD, decode_some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,11 +27,7 @@ Tags = Callable[[str], Collection[str]]
 
 def as_messages(chunk: Chunk, tags: Tags) -> list[MessageView]:
     """The messages of a chunk. One that cannot be read is left out, and reported."""
-    poisoned: list[RecordError] = []
-    messages = decode_messages(chunk.body, broker=chunk.queue.broker, poisoned=poisoned)
-    _report(poisoned)
-    wanted = tags(chunk.queue.topic)
-    return [message for message in messages if passes(wanted, message.tags)] if wanted else messages
+    return Unread(chunk, tags).take(len(chunk.body))
 
 
 class Unread:
