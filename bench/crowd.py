@@ -16,8 +16,8 @@ from rich.table import Table
 import evenq
 from evenq.aio import PushConsumer
 from evenq.client.net.connection import Connection
-from evenq.model import MessageView
 from evenq.protocol.codes import name_of
+from evenq.protocol.view import MessageView
 from tests.clusters import create_topic
 
 __all__ = ["main"]

@@ -37,7 +37,6 @@ from evenq.model import (
     Message,
     MessageModel,
     MessageQueue,
-    MessageView,
     SendResult,
     SendStatus,
     TransactionResult,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from evenq.client.net.tls import Tls
     from evenq.client.settings import FlowControl, Intervals, Timeouts
     from evenq.client.sync.surface import Admin, LitePullConsumer, Producer, PushConsumer
+    from evenq.protocol.view import MessageView
 
 __all__ = [
     "Admin",
@@ -107,6 +107,7 @@ _HOMES = {
     "evenq.client.settings": ("FlowControl", "Intervals", "Timeouts"),
     "evenq.client.sync.surface": ("Admin", "LitePullConsumer", "Producer", "PushConsumer"),
     "evenq.client.net.tls": ("Tls",),
+    "evenq.protocol.view": ("MessageView",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = frozenset({"aio", "balance", "protocol", "testing"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum, IntEnum
 from sys import byteorder
 
@@ -18,7 +18,6 @@ __all__ = [
     "Message",
     "MessageModel",
     "MessageQueue",
-    "MessageView",
     "Property",
     "SendResult",
     "SendStatus",
@@ -221,58 +220,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         if self.deliver_at is not None:
             wire[Property.TIMER_DELIVER_MS] = str(round(self.deliver_at.timestamp() * 1000))
         return wire
-
-
-class MessageView(msgspec.Struct, frozen=True, gc=False):
-    """A message as a broker stored it. ``body`` is decompressed; times are milliseconds since 1970 (UTC).
-
-    Many of them are made every second: it can be made without naming the fields, and as it cannot be part of a cycle
-    of references, the garbage collector leaves it alone.
-    """
-
-    topic: str
-    body: bytes
-    queue_id: int
-    queue_offset: int
-    store_timestamp: int
-    born_timestamp: int
-    born_host: str
-    store_host: str
-    commit_log_offset: int
-    msg_id: str
-    properties: Mapping[str, str]
-    sys_flag: int = 0
-    flag: int = 0
-    body_crc: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    store_size: int = 0
-    broker: str = ""
-
-    @property
-    def queue(self) -> MessageQueue:
-        return MessageQueue(self.topic, self.broker, self.queue_id)
-
-    @property
-    def tags(self) -> str | None:
-        return self.properties.get(Property.TAGS)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self.properties.get(Property.KEYS, "").split())
-
-    @property
-    def unique_key(self) -> str | None:
-        """The id that the producer gave; the same over retries and redeliveries."""
-        return self.properties.get(Property.UNIQUE_KEY)
-
-    @property
-    def stored_at(self) -> datetime:
-        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
-
-    @property
-    def born_at(self) -> datetime:
-        return datetime.fromtimestamp(self.born_timestamp / 1000, UTC)
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):

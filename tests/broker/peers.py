@@ -9,13 +9,13 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from evenq.model import MessageView
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import subscription
 from evenq.protocol.frames import FrameParser
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["Peer"]
 

@@ -5,25 +5,30 @@ from evenq.broker.locks import QueueLocks
 from evenq.broker.retries import Retries
 from evenq.broker.server import Refusal
 from evenq.broker.topics import Topics
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.bodies import GroupConfig, TopicConfig
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.headers import SendBack
+from evenq.protocol.view import MessageView, make_view
 from tests.broker.stores import Hand, message
 
-MESSAGE = MessageView(
-    topic="orders",
-    body=b"hard",
-    queue_id=2,
-    queue_offset=7,
-    store_timestamp=1_700_000_000_000,
-    born_timestamp=1_699_999_999_000,
-    born_host="10.0.0.7:4711",
-    store_host="127.0.0.1:10911",
-    commit_log_offset=4096,
-    msg_id="7F00000100002A9F0000000000001000",
-    properties={"KEYS": "k", "TAGS": "paid", "UNIQ_KEY": "A1"},
-)
+PROPERTIES = {"KEYS": "k", "TAGS": "paid", "UNIQ_KEY": "A1"}
+
+
+def stored(*, properties: dict[str, str] = PROPERTIES, reconsume_times: int = 0) -> MessageView:
+    return make_view(
+        topic="orders",
+        body=b"hard",
+        queue_id=2,
+        queue_offset=7,
+        store_timestamp=1_700_000_000_000,
+        born_timestamp=1_699_999_999_000,
+        born_host="10.0.0.7:4711",
+        store_host="127.0.0.1:10911",
+        commit_log_offset=4096,
+        properties=properties,
+        reconsume_times=reconsume_times,
+    )
 
 
 class Group:
@@ -43,10 +48,9 @@ class Group:
         self, times: int = 0, level: int = 0, most: int | None = None, properties: dict[str, str] | None = None
     ) -> tuple[str, str]:
         """Give a message back that was tried so many times before; the topic and the level that it goes to."""
-        fields = {name: getattr(MESSAGE, name) for name in MESSAGE.__struct_fields__}
-        fields |= {"reconsume_times": times, "properties": properties or MESSAGE.properties}
+        message = stored(properties=properties or PROPERTIES, reconsume_times=times)
         header = SendBack(offset=4096, group="billing", delay_level=level, max_reconsume_times=most)
-        again, wire = self.retries.sent_back(MessageView(**fields), header, self.config)
+        again, wire = self.retries.sent_back(message, header, self.config)
         assert again.reconsume_times == times + 1
         return again.topic, wire["DELAY"]
 
@@ -93,18 +97,17 @@ def test_the_topics_are_made_as_java_makes_them() -> None:
 def test_a_message_says_where_it_comes_from_first() -> None:
     group = Group()
     header = SendBack(offset=4096, group="billing", delay_level=0)
-    again, properties = group.retries.sent_back(MESSAGE, header, group.config)
+    again, properties = group.retries.sent_back(stored(), header, group.config)
     assert properties == {
-        **MESSAGE.properties,
+        **PROPERTIES,
         "RETRY_TOPIC": "orders",
-        "ORIGIN_MESSAGE_ID": MESSAGE.msg_id,
+        "ORIGIN_MESSAGE_ID": "7F00000100002A9F0000000000001000",
         "DELAY": "3",
         "WAIT": "false",
     }
     assert (again.body, again.tags, again.born_host) == (b"hard", "paid", "10.0.0.7:4711")
     tried = {"RETRY_TOPIC": "first", "ORIGIN_MESSAGE_ID": "first id"}
-    fields = {name: getattr(MESSAGE, name) for name in MESSAGE.__struct_fields__} | {"properties": tried}
-    _, properties = group.retries.sent_back(MessageView(**fields), header, group.config)
+    _, properties = group.retries.sent_back(stored(properties=tried), header, group.config)
     assert properties.items() >= tried.items()
 
 

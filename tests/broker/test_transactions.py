@@ -18,12 +18,13 @@ from evenq.broker.transactions import (
     TransactionSettings,
     question,
 )
-from evenq.model import MessageView, TransactionState
+from evenq.model import TransactionState
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.headers import CheckTransaction, EndTransaction
 from evenq.protocol.properties import decode_properties
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 from tests.broker.store.messages import bodies, read_all
 from tests.broker.stores import Hand, OpenStore, message
 

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.columns import SCHEMA, decode_columns, decode_many, schema
 from evenq.protocol.compression import compress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages, encode_record
+from evenq.protocol.view import MessageView
 from tests.protocol.cases import load, mutations, records
 from tests.protocol.test_records import PLAIN
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
-from evenq.model import MessageView
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import (
@@ -18,6 +17,7 @@ from evenq.protocol.records import (
     encode_record,
     split_records,
 )
+from evenq.protocol.view import MessageView, make_view
 from tests.protocol.cases import hosts, ints, java_host, load, milliseconds, mutations, offsets, records, topics
 
 PLAIN: dict[str, Any] = {
@@ -31,13 +31,14 @@ PLAIN: dict[str, Any] = {
     "store_timestamp": 6,
     "store_host": "10.0.0.2:7",
 }
+FLAGS = ("sys_flag", "flag", "reconsume_times", "prepared_transaction_offset")
 
 
 @pytest.mark.parametrize("vector", load("message"), ids=lambda vector: str(vector["msg_id"]))
 def test_what_java_wrote(vector: dict[str, Any]) -> None:
     frame = bytes.fromhex(vector["frame"])
     (message,) = decode_messages(frame, broker="b")
-    same = set(vector) & set(MessageView.__struct_fields__) - {"body", "born_host", "store_host"}
+    same = set(vector) & set(dir(MessageView)) - {"body", "born_host", "store_host"}
     assert len(same) == 12
     assert {name: getattr(message, name) for name in same} == {name: vector[name] for name in same}
     assert message.body.hex() == vector["body"]
@@ -47,14 +48,33 @@ def test_what_java_wrote(vector: dict[str, Any]) -> None:
     assert encoded(message) == frame
 
 
+def test_what_did_not_come_as_a_record_looks_as_if_it_had() -> None:
+    for host in "10.0.0.2:7", "[2001:db8::1]:7":
+        fields = PLAIN | {"born_host": host, "store_host": host} | dict(zip(FLAGS, range(64, 68), strict=True))
+        (message,) = decode_messages(encode_record(**fields), broker="b")
+        made = make_view(**fields, broker="b", properties={}, body_crc=message.body_crc, store_size=message.store_size)
+        names = {name for name in dir(MessageView) if not name.startswith("_")} - {"tried_again"}
+        assert names >= {"msg_id", "stored_at", "queue", "tags", *PLAIN}
+        assert {name: getattr(made, name) for name in names} == {name: getattr(message, name) for name in names}
+        again = message.tried_again()
+        assert (again.reconsume_times, again.prepared_transaction_offset) == (67, 67)
+        assert {name for name in names if getattr(again, name) != getattr(message, name)} == {"reconsume_times"}
+
+
+def test_a_message_can_be_read_as_text() -> None:
+    (message,) = decode_messages(encode_record(**PLAIN))
+    assert "queue_offset=2" in repr(message)
+    assert "1970-01-01T00:00:00.006+00:00" in repr(message)
+    assert message.msg_id in repr(message)
+
+
 def str_host(text: str) -> str:
     # the shortest form of an IPv6 address, where Java writes all its zeros
     return java_host(text).replace(":0:0:0:0:0:", "::")
 
 
 def encoded(message: MessageView) -> bytes:
-    names = set(MessageView.__struct_fields__) - {"broker", "msg_id", "store_size", "body_crc", "properties"}
-    fields = {name: getattr(message, name) for name in names}
+    fields = {name: getattr(message, name) for name in (*PLAIN, *FLAGS)}
     return encode_record(**fields, crc=message.body_crc, properties=encode_properties(message.properties))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from evenq.model import Message, MessageQueue, MessageView, SendResult
+from evenq.model import Message, MessageQueue, SendResult
+from evenq.protocol.view import MessageView
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from evenq.model import Begin, MessageModel, MessageView
+from evenq.model import Begin, MessageModel
+from evenq.protocol.view import MessageView
 from tests.realmq.clients import JavaClient, JavaMember, JavaProducer, JavaTransactions, LocalState
 from tests.realmq.jvm import Jvm
 from tests.realmq.kit import find_kit

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import evenq
-from evenq.model import Message, MessageView
+from evenq.model import Message
 from evenq.protocol.names import RETRY
+from evenq.protocol.view import MessageView
 from evenq.spark.lookup import Lookup
 from evenq.spark.offsets import Progress
 from evenq.spark.options import read_options

@@ -36,12 +36,13 @@ from evenq.broker.timers import Timers
 from evenq.broker.topics import Topics
 from evenq.broker.traffic import Traffic
 from evenq.broker.transactions import Transactions, TransactionSettings, question
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
 from evenq.protocol.names import TOPIC_LIMIT
+from evenq.protocol.view import MessageView
 
 __all__ = ["Broker", "BrokerSettings"]
 

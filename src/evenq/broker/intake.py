@@ -13,9 +13,10 @@ from evenq.broker.server import Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.lineage import made_of
 from evenq.broker.store.store import Incoming, Store, Stored
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.view import MessageView
 
 __all__ = [
     "LONGEST_TIMER",

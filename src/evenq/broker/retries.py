@@ -11,11 +11,12 @@ from evenq.broker.locks import QueueLocks
 from evenq.broker.server import Refusal
 from evenq.broker.store.store import Incoming
 from evenq.broker.topics import Topics, dead_letter_topic, retry_topic
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.bodies import GroupConfig
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.flags import Perm
+from evenq.protocol.view import MessageView
 
 __all__ = ["RETRY_PREFIX", "Retries"]
 

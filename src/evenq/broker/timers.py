@@ -19,7 +19,8 @@ from evenq.broker.intake import TAKES_BACK, TIMER_OUT, TIMER_PRECISION, TIMER_TO
 from evenq.broker.store.store import Store
 from evenq.broker.store.timercheck import TimerCheckpoint
 from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
-from evenq.model import MessageView, Property, java_string_hash
+from evenq.model import Property, java_string_hash
+from evenq.protocol.view import MessageView
 
 __all__ = ["Timers"]
 

@@ -18,13 +18,14 @@ from evenq.broker.offsets import GroupOffsets
 from evenq.broker.server import Refusal
 from evenq.broker.store.store import Incoming, Store, Stored
 from evenq.broker.topics import Topics
-from evenq.model import MessageView, Property, TransactionState
+from evenq.model import Property, TransactionState
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import encode_record
+from evenq.protocol.view import MessageView
 
 __all__ = ["HALF_TOPIC", "TransactionSettings", "Transactions", "question"]
 

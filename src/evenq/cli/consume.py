@@ -17,7 +17,7 @@ from evenq.cli.options import NAMESRV, Namesrv, Topic, read_time
 from evenq.cli.output import cell, plain
 from evenq.client.consume.litepull import LitePullConsumer
 from evenq.errors import ArgumentError
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 
 __all__ = ["consume"]
 

@@ -11,7 +11,7 @@ from evenq.cli.options import NAMESRV, AsJson, Namesrv, Topic, administer, comma
 from evenq.cli.output import cell, print_json, print_table
 from evenq.client.admin import Admin
 from evenq.errors import ArgumentError
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 
 __all__ = ["app"]
 

@@ -89,7 +89,8 @@ def plain(value: object) -> Any:
             return {str(name): plain(item) for name, item in value.items()}
         case msgspec.Struct():
             computed = [name for name, member in vars(type(value)).items() if isinstance(member, property)]
-            return {name: plain(getattr(value, name)) for name in (*value.__struct_fields__, *computed)}
+            names = [name for name in (*value.__struct_fields__, *computed) if not name.startswith("_")]
+            return {name: plain(getattr(value, name)) for name in names}
         case datetime():
             return value.isoformat()
         case Enum():

@@ -17,14 +17,15 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from evenq.errors import ProtocolError, RecordError
-from evenq.model import MessageView
 from evenq.protocol.batch import decode_batch
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
-from evenq.protocol.ids import host_text, message_id
 from evenq.protocol.properties import Properties, decode_properties
 from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm, body_crc
+from evenq.protocol.view import HEAD_SIZE, MessageView, with_fields
 
 __all__ = [
     "COMMIT_LOG_OFFSET_AT",
@@ -63,9 +64,10 @@ _UNUSUAL = _COMPRESSED | _HOSTS_V6 | _BATCH
 _SIZE = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _TOPIC_V1 = struct.Struct(">b")
+# What must be known of a record before it is a message, by the hosts that are IPv6; the rest is read by MessageView.
 _FIXED = {
-    flags: struct.Struct(f">iIiiiqqiq{20 if flags & _BORN_V6 else 8}sq{20 if flags & _STORE_V6 else 8}siqi")
-    for flags in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
+    hosts: struct.Struct(f">iIii4xq{HEAD_SIZE - 28 + 12 * hosts.bit_count()}xi")
+    for hosts in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
 }
 _FIXED_V4 = _FIXED[0]
 # of a record with IPv4 hosts: its size, and that of its body
@@ -170,11 +172,9 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
     tells where that is. Most records are like the one before: they are read by the same form, in one go.
     """
     last = len(data) - MIN_RECORD
-    sizes, wire_size, looked = b"", 0, False
+    sizes, looked, named, topic = b"", False, b"", ""
+    wire_size = body_size = topic_size = properties_size = -1
     unpack: Callable[[bytes, int], tuple[Any, ...]] = _FIXED_V4.unpack_from
-    body_size = topic_size = properties_size = -1
-    born_at = stored_at = named = b""
-    born_host = store_host = store_id = topic = ""
     for _ in repeat(None, most):
         if at > last:
             break
@@ -191,8 +191,7 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
         elif at + wire_size > len(data):
             break
         (
-            size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
-            born, born_from, stored, stored_on, reconsumed, prepared,
+            magic, queue_id, queue_offset, log_offset_top, sys_flag,
             found_body, body, found_topic, name, found_properties, properties,
         ) = unpack(data, at)  # fmt: skip
         if found_body != body_size or found_topic != topic_size or found_properties != properties_size:
@@ -201,14 +200,10 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
             # as large as the one before, but otherwise divided
             sizes = b""
             continue
-        if sys_flag & _UNUSUAL or magic != MAGIC_V1 or log_offset < 0:
+        if sys_flag & _UNUSUAL or magic != MAGIC_V1 or log_offset_top > 0x7F:
             break
         looked = False
         # the same on nearly all
-        if born_from != born_at:
-            born_at, born_host = born_from, host_text(born_from)
-        if stored_on != stored_at:
-            stored_at, store_host, store_id = stored_on, host_text(stored_on), stored_on.hex().upper()
         if name != named:
             named, topic = name, _text(name)
         # without names, which would take a fifth of the time: the fields are in their order
@@ -218,31 +213,20 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
                 body,
                 queue_id,
                 queue_offset,
-                stored,
-                born,
-                born_host,
-                store_host,
-                log_offset,
-                f"{store_id}{log_offset:016X}",
                 Properties(properties),
-                sys_flag,
-                flag,
-                crc,
-                reconsumed,
-                prepared,
-                size,
                 broker,
+                wire_size,
+                data[at : at + HEAD_SIZE],
             )
         )
-        at += size
+        at += wire_size
     return at
 
 
 @lru_cache(4096)
 def _form(body_size: int, topic_size: int, properties_size: int) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Reads a record of the first version with IPv4 hosts, whose parts have these sizes."""
-    parts = f"{body_size}sB{topic_size}sH{properties_size}s"
-    return struct.Struct(_FIXED_V4.format + parts).unpack_from
+    """Reads what is wanted at once of a record of the first version with IPv4 hosts, whose parts have these sizes."""
+    return struct.Struct(f">4xI4xi4xqB7xi44xi{body_size}sB{topic_size}sH{properties_size}s").unpack_from
 
 
 @lru_cache(4096)
@@ -261,10 +245,7 @@ def _decode_one(
         fixed = _FIXED[sys_flag & _HOSTS_V6]
         if len(data) - at < fixed.size:
             raise ProtocolError(f"a record at {at} of {len(data)}: it is cut off")
-    (
-        size, magic, crc, queue_id, flag, queue_offset, log_offset, _,
-        born, born_host, stored, store_host, reconsumed, prepared, body_size,
-    ) = fixed.unpack_from(data, at)  # fmt: skip
+    size, magic, crc, queue_id, queue_offset, body_size = fixed.unpack_from(data, at)
     body_at = at + fixed.size
     topic_at, topic_end, end = _variable_part(data, at, size, magic, body_at, body_size)
     topic = _text(data[topic_at:topic_end])
@@ -282,20 +263,10 @@ def _decode_one(
         body=body,
         queue_id=queue_id,
         queue_offset=queue_offset,
-        store_timestamp=stored,
-        born_timestamp=born,
-        born_host=host_text(born_host),
-        store_host=host_text(store_host),
-        commit_log_offset=log_offset,
-        msg_id=message_id(store_host, log_offset),
         properties=decode_properties(data[topic_end + 2 : end].decode(errors="replace")),
-        sys_flag=sys_flag,
-        flag=flag,
-        body_crc=crc,
-        reconsume_times=reconsumed,
-        prepared_transaction_offset=prepared,
-        store_size=size,
         broker=broker,
+        store_size=size,
+        _head=with_fields(data[at : body_at - _SIZE.size], sys_flag=sys_flag),
     )
     if sys_flag & _BATCH == _BATCH and not as_stored:
         messages += _unwrap(message)
@@ -332,14 +303,12 @@ def _unwrap(outer: MessageView) -> list[MessageView]:
     except ProtocolError as error:
         raise RecordError(outer.topic, outer.queue_id, outer.queue_offset, str(error)) from None
     return [
-        MessageView(
-            **{name: getattr(outer, name) for name in outer.__struct_fields__}
-            | {
-                "body": entry.body,
-                "flag": entry.flag,
-                "properties": decode_properties(entry.properties),
-                "queue_offset": outer.queue_offset + index,
-            }
+        msgspec.structs.replace(
+            outer,
+            body=entry.body,
+            queue_offset=outer.queue_offset + index,
+            properties=decode_properties(entry.properties),
+            _head=with_fields(outer._head, flag=entry.flag),
         )
         for index, entry in enumerate(entries)
     ]

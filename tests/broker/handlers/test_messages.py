@@ -1,13 +1,13 @@
 """Looking for single messages."""
 
 from evenq.broker import Broker
-from evenq.model import MessageView
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 from evenq.testing import Clock
 from tests.broker.peers import Peer
 

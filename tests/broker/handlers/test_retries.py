@@ -3,11 +3,11 @@ from functools import partial
 import pytest
 
 from evenq.broker import Broker
-from evenq.model import MessageView
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.view import MessageView
 from evenq.testing import Clock
 from tests.broker.peers import Peer
 from tests.waiting import wait_until

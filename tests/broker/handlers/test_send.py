@@ -3,12 +3,12 @@ from collections.abc import Callable
 import pytest
 
 from evenq.broker import Broker, BrokerSettings
-from evenq.model import MessageView
 from evenq.protocol import headers
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.view import MessageView
 from evenq.testing import EmbeddedCluster, cluster
 from tests.broker.peers import Peer
 from tests.clusters import route

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evenq.broker.store.store import Incoming, Store
-from evenq.model import MessageView
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["LOG_FILE", "batch", "bodies", "incoming", "open_store", "read_all"]
 

@@ -7,7 +7,8 @@ from evenq.client.consume.calls import LATE, Calls
 from evenq.client.consume.dispatch import Handler, Outcome, Retry
 from evenq.client.consume.stats import Stats
 from evenq.errors import ArgumentError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
+from evenq.protocol.view import MessageView
 from tests.client.consume.test_holding import message
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

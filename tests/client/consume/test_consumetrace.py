@@ -12,16 +12,20 @@ from evenq import Message, MessageView, Producer, PushConsumer, Retry
 from evenq.client.consume.consumetrace import TracedCall, after_records, before_records
 from evenq.client.consume.dispatch import Outcome
 from evenq.client.produce.trace import TRACE_TOPIC
+from evenq.protocol.view import make_view
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
 
 def view(offset: int, *, unique: str, keys: str = "", reconsume_times: int = 0) -> MessageView:
-    return MessageView(
-        topic="orders", body=b"x", queue_id=0, queue_offset=offset, commit_log_offset=offset, store_timestamp=0,
-        born_timestamp=0, born_host="127.0.0.1:1", store_host="127.0.0.1:2", msg_id=f"PLACE{offset}",
-        properties={"UNIQ_KEY": unique, "KEYS": keys}, reconsume_times=reconsume_times,
-    )  # fmt: skip
+    return make_view(
+        topic="orders",
+        body=b"x",
+        queue_offset=offset,
+        commit_log_offset=offset,
+        properties={"UNIQ_KEY": unique, "KEYS": keys},
+        reconsume_times=reconsume_times,
+    )
 
 
 MESSAGES = [view(0, keys="a b", unique="U0"), view(1, unique="U1", reconsume_times=2)]

@@ -6,7 +6,7 @@ import pytest
 from evenq.client.consume.crew import Crew
 from evenq.client.consume.dispatch import Outcome
 from evenq.client.consume.holding import Holding
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 from tests.client.consume.test_dispatch import filled
 from tests.client.consume.test_holding import pulled
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from evenq.client.consume import delivery as module
@@ -22,8 +23,9 @@ from evenq.client.consume.stats import Stats
 from evenq.client.net.session import Session
 from evenq.client.settings import FlowControl
 from evenq.errors import RequestTimeout
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.headers import SendBack
+from evenq.protocol.view import MessageView
 from tests.client.consume.test_holding import message, pulled
 
 
@@ -187,8 +189,5 @@ def test_without_a_lock_that_counts_nothing_is_delivered() -> None:
 def test_what_is_redelivered_is_shown_under_the_topic_it_was_sent_to() -> None:
     plain = message(0)
     assert as_sent(plain) is plain
-    again = MessageView(
-        **{name: getattr(plain, name) for name in plain.__struct_fields__}
-        | {"topic": "%RETRY%g", "properties": {"RETRY_TOPIC": "orders"}}
-    )
+    again = msgspec.structs.replace(plain, topic="%RETRY%g", properties={"RETRY_TOPIC": "orders"})
     assert as_sent(again).topic == "orders"

@@ -8,7 +8,8 @@ from evenq.client.consume.dispatch import Dispatcher, Retry
 from evenq.client.consume.holding import Holding
 from evenq.client.settings import FlowControl
 from evenq.errors import ArgumentError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
+from evenq.protocol.view import MessageView
 from tests.client.consume.test_holding import pulled
 
 Deliver = Callable[[Holding, list[MessageView]], Awaitable[float]]

@@ -6,25 +6,12 @@ from evenq.client.read.reading import Chunk
 from evenq.client.read.unpacking import Unread
 from evenq.client.settings import FlowControl
 from evenq.errors import ProtocolError
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView, make_view
 from tests.client.read.test_reading import QUEUE, record
 
 
 def message(offset: int, size: int = 100) -> MessageView:
-    return MessageView(
-        topic="orders",
-        body=b"",
-        queue_id=0,
-        queue_offset=offset,
-        store_timestamp=0,
-        born_timestamp=0,
-        born_host="127.0.0.1:1",
-        store_host="127.0.0.1:2",
-        commit_log_offset=0,
-        msg_id="",
-        properties={},
-        store_size=size,
-    )
+    return make_view(topic="orders", body=b"", queue_offset=offset, properties={}, store_size=size)
 
 
 def holding(**limits: int) -> Holding:

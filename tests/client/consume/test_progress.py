@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from evenq.client.consume.progress import Progress
 from evenq.errors import StateError
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 from tests.client.consume.test_holding import message
 
 

@@ -13,8 +13,9 @@ import pytest
 
 import evenq
 from evenq.errors import ArgumentError
-from evenq.model import Message, MessageQueue, MessageView
+from evenq.model import Message, MessageQueue
 from evenq.protocol.codes import RequestCode
+from evenq.protocol.view import MessageView
 from evenq.spark.jobs.groups import waiting
 from evenq.spark.jobs.mirror import Mirrored, Side, mirror, translate
 from evenq.spark.jobs.mirroring import BORN, SOURCE

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from evenq.broker.later import Later
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.consumequeue import UNIT
-from evenq.model import MessageView
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
+from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker

@@ -21,11 +21,12 @@ from evenq.broker.intake import LONGEST_TIMER, TAKES_BACK, TIMER_OUT, TIMER_TOPI
 from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.store import Incoming
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker

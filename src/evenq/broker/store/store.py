@@ -28,12 +28,12 @@ from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.broker.store.selection import select
 from evenq.errors import ArgumentError
-from evenq.model import MessageView
 from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
 from evenq.protocol.properties import find_property
 from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored", "StoredBatch"]
 

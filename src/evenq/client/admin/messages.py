@@ -8,11 +8,12 @@ from evenq.client.admin.base import milliseconds, together
 from evenq.client.admin.topics import Topics
 from evenq.client.read.pull import pull, pull_command
 from evenq.errors import ArgumentError, RefusedError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.headers import QueryMessage, ViewMessage
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["Messages"]
 

@@ -18,7 +18,7 @@ from evenq.client.consume.dispatch import Outcome
 from evenq.client.consume.stats import Stats
 from evenq.client.group.held import H
 from evenq.client.net.session import Session
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.bodies import (
     ConsumerStatusBody,
     DirectResult,
@@ -31,6 +31,7 @@ from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.headers import ConsumeDirectly, ConsumerStatus, ResetOffset, RunningInfoRequest
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["Answers"]
 

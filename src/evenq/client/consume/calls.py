@@ -14,7 +14,8 @@ from evenq.client.consume.dispatch import Handler, Outcome, Retry
 from evenq.client.consume.stats import Stats
 from evenq.client.consume.workers import Workers
 from evenq.errors import ArgumentError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
+from evenq.protocol.view import MessageView
 
 __all__ = ["Calls"]
 

@@ -17,8 +17,8 @@ from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.produce.sender import Sender
 from evenq.client.produce.trace import DEFAULT_REGION, Record, TraceLog, record
-from evenq.model import MessageView
 from evenq.protocol.compression import DEFAULT_THRESHOLD
+from evenq.protocol.view import MessageView
 
 __all__ = ["ConsumeTracer", "TracedCall", "after_records", "before_records"]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from evenq.client.consume.dispatch import Outcome
 from evenq.client.consume.holding import Holding
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 
 __all__ = ["Crew", "ThreadDelivery"]
 

@@ -14,8 +14,9 @@ from evenq.client.consume.holding import Holding
 from evenq.client.group.shares import RETRY_PREFIX
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol.headers import SendBack
+from evenq.protocol.view import MessageView
 
 __all__ = ["BroadcastDelivery", "ConcurrentDelivery", "GiveBack", "OrderlyDelivery", "as_sent"]
 
@@ -166,7 +167,7 @@ class OrderlyDelivery:
         holding.consumed_at = self._calls.now
         if failed and not await self._give_up(holding, failed):
             # all of it again: a later message must not overtake an earlier one
-            holding.take_back([_tried_again(message) for message in batch])
+            holding.take_back([message.tried_again() for message in batch])
             return self._suspend
         holding.finish(batch)
         return 0.0
@@ -182,7 +183,3 @@ class OrderlyDelivery:
             log.warning("%s keeps a message that it should give up: %s", holding.queue, error)
             return False
         return True
-
-
-def _tried_again(message: MessageView) -> MessageView:
-    return msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)

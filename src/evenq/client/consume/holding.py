@@ -11,7 +11,8 @@ from evenq.client.group.held import Cached
 from evenq.client.read.unpacking import Unread
 from evenq.client.settings import FlowControl
 from evenq.errors import ProtocolError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
+from evenq.protocol.view import MessageView
 
 __all__ = ["Holding"]
 

@@ -15,8 +15,9 @@ from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
 from evenq.client.read.unpacking import as_messages
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
+from evenq.protocol.view import MessageView
 
 __all__ = ["Intake", "Shown", "in_turn"]
 

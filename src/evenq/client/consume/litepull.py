@@ -27,9 +27,10 @@ from evenq.client.read.reading import Chunk
 from evenq.client.read.unpacking import as_columns, as_messages
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.errors import ArgumentError, StateError
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
 from evenq.protocol.filters import SQL92, TAG, subscription
+from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     import pyarrow as pa

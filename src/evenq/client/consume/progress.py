@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 
 from evenq.errors import StateError
-from evenq.model import MessageView
+from evenq.protocol.view import MessageView
 
 __all__ = ["Progress"]
 

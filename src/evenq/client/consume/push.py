@@ -31,8 +31,9 @@ from evenq.client.net.tls import TlsLike
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.errors import ArgumentError, StateError
-from evenq.model import MessageModel, MessageQueue, MessageView
+from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.filters import SQL92, TAG
+from evenq.protocol.view import MessageView
 
 __all__ = ["PushConsumer"]
 

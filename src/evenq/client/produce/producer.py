@@ -23,9 +23,10 @@ from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC, Tracer
 from evenq.client.produce.transactions import Check, Execute, Transactions
 from evenq.client.settings import Intervals, Timeouts
 from evenq.errors import ArgumentError, RemoteError
-from evenq.model import Message, MessageQueue, MessageView, SendResult, TransactionResult, TransactionState
+from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from evenq.protocol.compression import DEFAULT_THRESHOLD, Compression
 from evenq.protocol.names import group_error
+from evenq.protocol.view import MessageView
 
 __all__ = ["Producer"]
 

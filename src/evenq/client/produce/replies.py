@@ -12,13 +12,15 @@ from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Packer
 from evenq.client.produce.sender import Select, Sender
 from evenq.errors import ArgumentError, NoReply, RemoteError
-from evenq.model import Message, MessageQueue, MessageView, Property, SendResult
+from evenq.model import Message, MessageQueue, Property, SendResult
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.headers import PushReply
+from evenq.protocol.ids import pack_host
 from evenq.protocol.properties import decode_properties
+from evenq.protocol.view import NOWHERE, MessageView, make_view
 
 __all__ = ["Replies"]
 
@@ -106,18 +108,16 @@ class Replies:
             log.warning("a reply from %s came too late, or for somebody else: %s", header.born_host, properties)
         else:
             waiting.set_result(
-                MessageView(
+                make_view(
                     topic=header.topic,
                     body=body,
                     queue_id=header.queue_id,
-                    queue_offset=0,
+                    properties=properties,
                     store_timestamp=header.store_timestamp,
                     born_timestamp=header.born_timestamp,
-                    born_host=header.born_host,
-                    store_host=header.store_host,
-                    commit_log_offset=0,
-                    msg_id=properties.get(Property.UNIQUE_KEY, ""),
-                    properties=properties,
+                    born_host=_host(header.born_host),
+                    store_host=_host(header.store_host),
+                    commit_log_offset=-1,
                     sys_flag=header.sys_flag & ~SysFlag.COMPRESSED,
                     flag=header.flag,
                     reconsume_times=header.reconsume_times,
@@ -128,3 +128,12 @@ class Replies:
 
 def _reply_topic(cluster: str) -> str:
     return f"{cluster}_REPLY_TOPIC"
+
+
+def _host(text: str) -> str:
+    """An address as it was told, or none: brokers may have names that are not addresses, and a reply counts without."""
+    try:
+        pack_host(text)
+    except ArgumentError:
+        return NOWHERE
+    return text

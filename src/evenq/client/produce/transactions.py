@@ -21,7 +21,7 @@ from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Packer
 from evenq.client.produce.sender import Sender
 from evenq.errors import ArgumentError, ProtocolError, RemoteError
-from evenq.model import Message, MessageView, Property, SendResult, TransactionResult, TransactionState
+from evenq.model import Message, Property, SendResult, TransactionResult, TransactionState
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import SysFlag
@@ -29,6 +29,7 @@ from evenq.protocol.headers import CheckTransaction, EndTransaction
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.names import without_namespace
 from evenq.protocol.records import decode_messages
+from evenq.protocol.view import MessageView
 
 __all__ = ["Check", "Ended", "Execute", "Transactions", "transaction_id"]
 

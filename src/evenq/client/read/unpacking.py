@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from evenq.client.read.memory import keep_freed
 from evenq.client.read.reading import Chunk
 from evenq.errors import RecordError
-from evenq.model import MessageView
 from evenq.protocol.filters import passes
 from evenq.protocol.records import MIN_RECORD, decode_some
+from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from evenq.client.consume import litepull, push
 from evenq.client.consume.dispatch import Handler
 from evenq.client.sync.facade import Facade, blocking, mirrors, plain
-from evenq.model import MessageQueue, MessageView
+from evenq.model import MessageQueue
+from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     pass

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
-from evenq.model import MessageView, Property
+from evenq.model import Property
 from evenq.protocol.columns.arrays import bits, numbers, texts
 from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
 from evenq.protocol.columns.layout import Layout, find_layout
@@ -22,6 +22,7 @@ from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
 from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
+from evenq.protocol.view import MessageView
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
 
