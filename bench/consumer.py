@@ -1,9 +1,9 @@
 """How fast consumers are, next to Java's on the same real broker in the same run, and how soon messages arrive.
 
 ``python -m bench.consumer [--messages 300000] [--rounds 3] [--seconds 6]``. Bodies of 100 bytes, 8 queues on one
-broker. Each consumer reads the whole topic as a new group; Java and Python take turns, and each ratio is that of a
-round's neighbours, the median of the rounds. The first round warms up Java's compiler and does not count. Rates are of
-this machine as busy as it was: compare within one run only.
+broker. Each consumer reads the whole topic as a new group and adds up the sizes of the bodies; Java and Python take
+turns, and each ratio is that of a round's neighbours, the median of the rounds. The first round warms up Java's
+compiler and does not count. Rates are of this machine as busy as it was: compare within one run only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +32,7 @@ from tests.waiting import wait_until
 
 TOPIC = "bench"
 QUEUES = 8
+SIZE = 100
 RATE = 500
 
 # ours -> (Java's beside it, what the ratio should be at least)
@@ -52,13 +54,14 @@ class Counted:
     def __init__(self, messages: int) -> None:
         self._lock = threading.Lock()
         self._messages = messages
-        self._count = self._first = 0
+        self._count = self._first = self._bytes = 0
         self._began = self._ended = 0.0
         self.done = threading.Event()
 
-    def add(self, count: int) -> None:
+    def add(self, count: int, size: int) -> None:
         with self._lock:
             now = time.perf_counter()
+            self._bytes += size
             if not self._count:
                 self._began, self._first = now, count
             self._count += count
@@ -68,23 +71,37 @@ class Counted:
 
     @property
     def rate(self) -> float:
+        assert self._bytes == self._messages * SIZE, "some bodies are not what was sent"
         return (self._messages - self._first) / (self._ended - self._began)
 
 
-def poll(namesrv: str, messages: int, take: Callable[[evenq.LitePullConsumer], int]) -> float:
+def poll(namesrv: str, messages: int, take: Callable[[evenq.LitePullConsumer], tuple[int, int]]) -> float:
     counted = Counted(messages)
     with evenq.LitePullConsumer(namesrv, group(), begin="first") as consumer:
         consumer.subscribe(TOPIC)
         while not counted.done.is_set():
-            counted.add(take(consumer))
+            counted.add(*take(consumer))
     return counted.rate
+
+
+def take_objects(consumer: evenq.LitePullConsumer) -> tuple[int, int]:
+    return sizes(consumer.poll(5))
+
+
+def take_columns(consumer: evenq.LitePullConsumer) -> tuple[int, int]:
+    rows = consumer.poll_arrow(5)
+    return rows.num_rows, pc.sum(pc.binary_length(rows["value"])).as_py() or 0
+
+
+def sizes(batch: Sequence[evenq.MessageView]) -> tuple[int, int]:
+    return len(batch), sum([len(message.body) for message in batch])
 
 
 def push(namesrv: str, messages: int) -> float:
     counted = Counted(messages)
     with evenq.PushConsumer(namesrv, group(), begin="first", batch=32) as consumer:
         consumer.subscribe(TOPIC)
-        consumer.start(lambda batch: counted.add(len(batch)))
+        consumer.start(lambda batch: counted.add(*sizes(batch)))
         counted.done.wait()
     return counted.rate
 
@@ -93,7 +110,7 @@ def push_coroutine(namesrv: str, messages: int) -> float:
     counted = Counted(messages)
 
     async def handler(batch: list[evenq.MessageView]) -> None:
-        counted.add(len(batch))
+        counted.add(*sizes(batch))
 
     async def scenario() -> None:
         async with evenq.aio.PushConsumer(namesrv, group(), begin="first", batch=32) as consumer:
@@ -106,21 +123,22 @@ def push_coroutine(namesrv: str, messages: int) -> float:
 
 
 def java(host: JavaHost, kind: str, namesrv: str, messages: int) -> float:
-    """Java's consumer with pulls of 32, which is the most that the broker gives; its listener only counts."""
+    """Java's consumer with pulls of 32, which is the most that the broker gives; its listener counts as ours do."""
     make = host.push if kind == "push" else host.lite_pull
     member = make(namesrv, group(), TOPIC, begin=Begin.FIRST, batch=32, count_only=True)
     first = wait_until(lambda: total if (total := member.total()).count else None, "the first message")
     last = wait_until(lambda: total if (total := member.total()).count >= messages else None, "all", 300)
     member.stop()
+    assert last.bytes == messages * SIZE, "some bodies are not what was sent"
     return (messages - first.count) / (last.last - first.last)
 
 
 def speed(cluster: RealCluster, host: JavaHost, messages: int, rounds: int) -> dict[str, list[float]]:
     namesrv = cluster.namesrv
     measures: dict[str, Callable[[], float]] = {
-        "poll_arrow": lambda: poll(namesrv, messages, lambda consumer: consumer.poll_arrow(5).num_rows),
+        "poll_arrow": lambda: poll(namesrv, messages, take_columns),
         "Java lite pull": lambda: java(host, "lite pull", namesrv, messages),
-        "poll": lambda: poll(namesrv, messages, lambda consumer: len(consumer.poll(5))),
+        "poll": lambda: poll(namesrv, messages, take_objects),
         "push, batches of 32": lambda: push(namesrv, messages),
         "Java push": lambda: java(host, "push", namesrv, messages),
         "push, a coroutine": lambda: push_coroutine(namesrv, messages),
@@ -237,7 +255,7 @@ def main() -> None:
     console = Console()
     with RealCluster(brokers=1, quick=False) as cluster, JavaHost(quick=False) as host:
         create_topic(cluster.namesrv, TOPIC, queues=QUEUES)
-        fill(cluster.namesrv, TOPIC, arguments.messages)
+        fill(cluster.namesrv, TOPIC, arguments.messages, SIZE)
         met = [print_speed(console, speed(cluster, host, arguments.messages, arguments.rounds))]
         met.append(print_latency(console, latency(cluster, host, arguments.seconds)))
     sys.exit(0 if all(met) else 1)

@@ -41,9 +41,10 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """How many messages a member got, and when the last of them came (0 if none did)."""
+    """How many messages a member got, the bytes of their bodies, and when the last of them came (0 if none did)."""
 
     count: int
+    bytes: int
     last: float
 
 

@@ -12,6 +12,7 @@ final class Intake {
     private final Wire wire;
     private final boolean countOnly;
     private final AtomicLong count = new AtomicLong();
+    private final AtomicLong bytes = new AtomicLong();
     private volatile long last;
 
     Intake(JSONObject settings, Wire wire) {
@@ -21,6 +22,11 @@ final class Intake {
     }
 
     void add(List<MessageExt> messages) {
+        long size = 0;
+        for (MessageExt message : messages) {
+            size += message.getBody().length;
+        }
+        bytes.addAndGet(size);
         count.addAndGet(messages.size());
         last = System.currentTimeMillis();
         if (!countOnly) {
@@ -28,8 +34,8 @@ final class Intake {
         }
     }
 
-    /** How many came, and when the last one did. */
+    /** How many came, the bytes of their bodies, and when the last one did. */
     Map<String, Object> total() {
-        return Wire.fields("count", count.get(), "last", last / 1000.0);
+        return Wire.fields("count", count.get(), "bytes", bytes.get(), "last", last / 1000.0);
     }
 }
