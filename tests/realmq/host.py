@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from evenq.model import Begin, MessageModel
-from evenq.protocol.view import MessageView
+from evenq.protocol.view import MessageView, make_view
 from tests.realmq.clients import JavaClient, JavaMember, JavaProducer, JavaTransactions, LocalState
 from tests.realmq.jvm import Jvm
 from tests.realmq.kit import find_kit
@@ -40,10 +40,40 @@ class _Failure(msgspec.Struct, tag_field="type", tag="failure"):
     error: str
 
 
+class JavaView(msgspec.Struct):
+    """A message as Java's client has read it."""
+
+    topic: str
+    body: bytes
+    broker: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    born_timestamp: int
+    born_host: str
+    store_host: str
+    commit_log_offset: int
+    msg_id: str
+    properties: dict[str, str]
+    sys_flag: int
+    flag: int
+    body_crc: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    store_size: int
+
+    def view(self) -> MessageView:
+        fields = msgspec.structs.asdict(self)
+        msg_id = fields.pop("msg_id")
+        made = make_view(**fields)
+        assert made.msg_id == msg_id
+        return made
+
+
 class _Messages(msgspec.Struct, tag_field="type", tag="messages"):
     actor: str
     at: float
-    messages: list[MessageView]
+    messages: list[JavaView]
 
 
 class _Printed(msgspec.Struct):
@@ -251,7 +281,7 @@ class JavaHost:
                 case _Failure(number, error):
                     self._pending.pop(number).set_exception(JavaError(error))
                 case _Messages(actor, at, messages):
-                    self._listeners[actor](at, messages)
+                    self._listeners[actor](at, [message.view() for message in messages])
         for pending in self._pending.values():
             pending.set_exception(JavaError(f"its JVM has ended; its output:\n{self._jvm.tail()}"))
 

@@ -62,7 +62,7 @@ final class Wire {
         return fields;
     }
 
-    /** evenq.MessageView. */
+    /** JavaView in host.py, of which it makes an evenq.MessageView. */
     private static Map<String, Object> view(MessageExt message) {
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         return fields(
