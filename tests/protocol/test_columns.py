@@ -3,6 +3,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import Property
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.columns import SCHEMA, decode_columns, decode_many, schema
+from evenq.protocol.columns.tables import find_table
 from evenq.protocol.compression import compress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages, encode_record
@@ -68,6 +70,40 @@ def test_equal_to_the_object_decoder(bodies: list[bytes]) -> None:
     names = sorted({name for properties in maps for name in properties if name} - set(expected))[:2]
     expected |= {name: [properties.get(name) for properties in maps] for name in names}
     assert rows_in(decode_many(bodies, brokers=brokers, property_columns=names)) == expected
+
+
+@given(
+    st.lists(st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "a", "some name"]), min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 60), st.sampled_from([1, 2, 65, 0xC3, 0xA9])), max_size=3),
+)
+def test_messages_that_are_nearly_alike(names: list[str], count: int, changes: list[tuple[int, int, int]]) -> None:
+    text = "".join(f"{name}\x01{name.lower()}{number}\x02" for number, name in enumerate(names))
+    alike = [bytearray(encode_record(**PLAIN | {"queue_offset": n, "properties": text})) for n in range(count)]
+    for message, back, byte in changes:
+        if message < count and back <= len(text):
+            alike[message][-back] = byte
+    body = bytes(b"".join(alike))
+    expected = rows_of(decode_messages(body, broker="b"))
+    assert rows_in(decode_columns(body, broker="b", include_properties=True)) == expected
+    assert rows_in(decode_many([body], brokers=["b"], property_columns=["a"]))["a"] == [
+        properties.get("a") for properties in expected["properties"]
+    ]
+
+
+def test_the_tables_of_messages_that_are_alike_are_found() -> None:
+    text = "TAGS\x01paid\x02KEYS\x01o-%d\x02"
+    both = np.frombuffer((text % 1 + text % 2).encode(), np.uint8)
+    bounds = np.array([0, 19, 38])
+    table = find_table(both, bounds)
+    assert table is not None
+    assert table.column(b"KEYS").to_pylist() == ["o-1", "o-2"]
+    assert table.column(b"KEY").to_pylist() == [None, None]
+    for at in (0, 4, 5, 20, 33):
+        other = both.copy()
+        other[at] = 2
+        assert find_table(other, bounds) is None
+    assert find_table(both, np.array([0, 18, 38])) is None
 
 
 @given(st.lists(records(), min_size=1, max_size=4).map(b"".join))

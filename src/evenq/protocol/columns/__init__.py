@@ -14,20 +14,23 @@ import pyarrow as pa
 
 from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import Property
-from evenq.protocol.columns.arrays import bits, numbers, texts
+from evenq.protocol.columns.arrays import bits, numbers, repeated, texts
 from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
 from evenq.protocol.columns.layout import Layout, find_layout
 from evenq.protocol.columns.pairs import find_pairs
+from evenq.protocol.columns.tables import find_table
 from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
 from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
 from evenq.protocol.view import MessageView
+from evenq.protocol.windows import windows
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
 
 _LATEST = (2**63 - 1) // 1000
-_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+_BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_COMPRESSED = int(SysFlag.COMPRESSED)
 
 
 def decode_columns(
@@ -57,7 +60,7 @@ def decode_many(
     if len(brokers) != len(bodies):
         raise ArgumentError("brokers", brokers, f"give the name of a broker for each of the {len(bodies)} bodies")
     layout = find_layout(bodies)
-    if layout is None or ((layout.sys_flag & _BATCH) == _BATCH).any():
+    if layout is None or (layout.flags & _BATCH == _BATCH and ((layout.sys_flag & _BATCH) == _BATCH).any()):
         # what is broken, the object decoder reports best; batches within records are for it as well
         messages = [
             message
@@ -79,36 +82,53 @@ def _from_layout(
     properties = cut(layout.data, layout.properties_at, layout.properties_end)
     _, offsets, text = properties.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(properties) + 1).astype(np.int64)
-    pairs = find_pairs(np.frombuffer(text, np.uint8, int(bounds[-1])) if text else np.empty(0, np.uint8), bounds)
-    rows = pairs.rows()
+    wire = np.frombuffer(text, np.uint8, int(bounds[-1])) if text else np.empty(0, np.uint8)
+    pairs = find_table(wire, bounds) or find_pairs(wire, bounds)
     columns = [
-        strings(cut(layout.data, layout.topic_at, layout.topic_end)),
-        texts(brokers).take(numbers(np.repeat(np.arange(len(brokers)), layout.counts))),
+        _topics(layout),
+        _brokers(brokers, layout.counts),
         numbers(layout.queue_id),
         numbers(layout.queue_offset),
         _times(layout.stored),
         _times(layout.born),
-        pairs.column(Property.KEYS.encode(), rows),
-        pairs.column(Property.TAGS.encode(), rows),
+        pairs.column(Property.KEYS.encode()),
+        pairs.column(Property.TAGS.encode()),
         value,
         hex_column(layout.id_bytes, layout.id_length),
-        pairs.column(Property.UNIQUE_KEY.encode(), rows),
+        pairs.column(Property.UNIQUE_KEY.encode()),
         numbers(layout.reconsumed),
     ]
     if include_properties:
-        columns.append(pairs.without_repeated(rows).maps())
-    columns += [pairs.column(name.encode(), rows) for name in property_columns]
+        columns.append(pairs.maps())
+    columns += [pairs.column(name.encode()) for name in property_columns]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema(include_properties, property_columns))
     if unreadable:
         batch = batch.filter(bits(np.isin(np.arange(len(batch)), unreadable, invert=True)))
     return batch
 
 
+def _topics(layout: Layout) -> pa.Array:
+    data, begins, ends = layout.data, layout.topic_at, layout.topic_end
+    if len(begins):
+        first = data[begins[0] : ends[0]]
+        if len(first) and (ends - begins == len(first)).all():
+            names = windows(data, len(first))[begins].view(np.uint8).reshape(-1, len(first))
+            if (names == first).all():
+                return repeated(first.tobytes().decode(errors="replace"), len(begins))
+    return strings(cut(data, begins, ends))
+
+
+def _brokers(brokers: Sequence[str], counts: Sequence[int]) -> pa.Array:
+    if len(set(brokers)) == 1:
+        return repeated(brokers[0], sum(counts))
+    return texts(brokers).take(numbers(np.repeat(np.arange(len(brokers)), counts)))
+
+
 def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Array, list[int]]:
     """The bodies, and the rows of those that cannot be decompressed."""
-    packed = np.flatnonzero(layout.sys_flag & SysFlag.COMPRESSED)
-    if not len(packed):
+    if not layout.flags & _COMPRESSED:
         return cut(layout.data, layout.body_at, layout.body_end), []
+    packed = np.flatnonzero(layout.sys_flag & _COMPRESSED)
     unpacked: list[bytes] = []
     unreadable: list[int] = []
     for row in packed.tolist():

@@ -4,6 +4,7 @@ installed: a second of work for the first message."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -11,7 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["bits", "numbers", "texts"]
+from evenq.errors import ArgumentError
+
+__all__ = ["MOST", "bits", "numbers", "repeated", "texts"]
+
+# Arrow's string and binary columns count bytes in 31 bits.
+MOST = 2**31 - 1
+# Columns of one text are kept up to this many rows.
+_KEPT = 1 << 15
 
 
 def numbers(values: NDArray[Any]) -> pa.Array:
@@ -40,4 +48,24 @@ def texts(values: Sequence[str]) -> pa.Array:
     bounds = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
     return pa.Array.from_buffers(
         pa.string(), len(encoded), [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """The same text in every row: mostly a part of a column that is there already.
+
+    >>> repeated("a", 3).to_pylist()
+    ['a', 'a', 'a']
+    """
+    return _column_of(text, _KEPT).slice(0, count) if count <= _KEPT else _column_of.__wrapped__(text, count)
+
+
+@lru_cache(8)
+def _column_of(text: str, count: int) -> pa.Array:
+    value = text.encode()
+    bounds = np.arange(count + 1, dtype=np.int64) * len(value)
+    if bounds[-1] > MOST:
+        raise ArgumentError("bodies", f"{count} messages", "decode less than 2 GiB at once")
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(value * count)]
     )

@@ -10,15 +10,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenq.errors import ArgumentError
-from evenq.protocol.columns.arrays import numbers
+from evenq.protocol.columns.arrays import MOST, numbers
+from evenq.protocol.windows import windows
 
-__all__ = ["Bytes", "Ints", "cut", "hex_column", "strings"]
+__all__ = ["Bytes", "Ints", "cut", "hex_column", "is_ascii", "strings"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-
-# Arrow's string and binary columns count bytes in 31 bits.
-_MOST = 2**31 - 1
 
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 
@@ -29,13 +27,20 @@ def cut(
     """The pieces ``data[begins[i]:ends[i]]``, which must not overlap and be in order, as a binary column.
 
     The offsets of an Arrow column are where its values begin and end. Begins and ends in turn therefore make a column
-    of pieces and gaps over the buffer as it is; taking every second value copies the pieces out, in C++.
+    of pieces and gaps over the buffer as it is; taking every second value copies the pieces out, in C++. Where all are
+    of one size, numpy does it in half the time.
 
     ``extra`` are values from elsewhere; ``use[i]`` is the index of the one to put in place of piece i, or -1.
     """
     count = len(begins)
-    if len(data) + sum(map(len, extra or ())) > _MOST:
+    if len(data) + sum(map(len, extra or ())) > MOST:
         raise ArgumentError("bodies", f"{len(data)} bytes", "decode less than 2 GiB at once")
+    if count and not extra:
+        sizes = ends - begins
+        size = int(sizes[0])
+        if size > 0 and (sizes == size).all():
+            even = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+            return _binary(even, pa.py_buffer(windows(data, size)[begins].data))
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = begins
     bounds[1::2] = ends
@@ -51,13 +56,23 @@ def _binary(bounds: NDArray[np.int32], values: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), values])
 
 
-def strings(column: pa.Array, *, present: NDArray[np.bool_] | None = None) -> pa.Array:
-    """A binary column as text, null where not ``present``. What is not UTF-8 is replaced, as Java replaces it."""
+def is_ascii(data: Bytes) -> bool:
+    """Whether no byte needs to be looked at to know that all of it is UTF-8."""
+    words = len(data) // 8 * 8
+    high = np.bitwise_or.reduce(data[:words].view(np.uint64)) & np.uint64(0x8080808080808080)
+    return not high and not (data[words:] & 0x80).any()
+
+
+def strings(column: pa.Array, *, present: NDArray[np.bool_] | None = None, ascii_only: bool = False) -> pa.Array:
+    """A binary column as text, null where not ``present``. What is not UTF-8 is replaced, as Java replaces it; that is
+    not looked for where the column is known to be ``ascii_only``."""
     validity = None
     if present is not None and not present.all():
         validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     _, offsets, values = column.buffers()
     text = pa.Array.from_buffers(pa.string(), len(column), [validity, offsets, values])
+    if ascii_only:
+        return text
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
@@ -77,7 +92,7 @@ def hex_column(data: Bytes, lengths: Any) -> pa.Array:
     count, width = data.shape
     digits = _HEX.take(data).view(np.uint8).reshape(-1)
     bounds = np.arange(count + 1, dtype=np.int64) * (2 * width)
-    if len(digits) <= _MOST and (lengths == width).all():
+    if len(digits) <= MOST and (lengths == width).all():
         # nothing to cut off, nothing that is not ASCII
         offsets = pa.py_buffer(bounds.astype(np.int32))
         return pa.Array.from_buffers(pa.string(), count, [None, offsets, pa.py_buffer(digits)])

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evenq.protocol.columns.arrays import numbers
-from evenq.protocol.columns.cutting import Bytes, Ints, cut, strings
+from evenq.protocol.columns.cutting import Bytes, Ints, cut, is_ascii, strings
 from evenq.protocol.windows import windows
 
 __all__ = ["Pairs", "find_pairs"]
@@ -25,7 +25,8 @@ class Pairs:
     """All name-value pairs of some messages, in order.
 
     ``text`` holds the properties of all messages, one after the other: those of message i are
-    ``text[bounds[i]:bounds[i + 1]]``.
+    ``text[bounds[i]:bounds[i + 1]]``. Where all messages have the same names in the same order, as they mostly do,
+    these are ``common``.
     """
 
     text: Bytes
@@ -34,37 +35,41 @@ class Pairs:
     name_end: Ints
     value_at: Ints
     value_end: Ints
+    common: list[bytes]
+    ascii_only: bool
 
     @property
     def pair_bounds(self) -> Ints:
         """The pairs of message i are those from ``pair_bounds[i]`` up to ``pair_bounds[i + 1]``."""
         return np.searchsorted(self.name_at, self.bounds)
 
+    @property
     def rows(self) -> Ints:
         """Which message each pair belongs to."""
-        count = len(self.bounds) - 1
-        if count and not len(self.name_at) % count:
-            # mostly all have as many
-            each = len(self.name_at) // count
-            if each and (self.name_at[::each] == self.bounds[:-1]).all():
-                return np.repeat(np.arange(count), each)
-        return np.repeat(np.arange(count), np.diff(self.pair_bounds))
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.pair_bounds))
 
-    def column(self, name: bytes, rows: Ints) -> pa.Array:
+    def column(self, name: bytes) -> pa.Array:
         """The value of one property for each message, null where it has none. Of two, the last one counts."""
+        count, common = len(self.bounds) - 1, self.common
+        if common:
+            if name not in common:
+                return pa.nulls(count, pa.string())
+            last = slice(len(common) - 1 - common[::-1].index(name), None, len(common))
+            return self._texts(self.value_at[last], self.value_end[last])
         found = self._named(name)
         if not len(found):
-            return pa.nulls(len(self.bounds) - 1, pa.string())
-        row = rows[found]
-        if len(row) == len(self.bounds) - 1 and (row == np.arange(len(row))).all():
-            return strings(cut(self.text, self.value_at[found], self.value_end[found]))
-        present = np.zeros(len(self.bounds) - 1, np.bool_)
+            return pa.nulls(count, pa.string())
+        row = self.rows[found]
+        present = np.zeros(count, np.bool_)
         present[row] = True
         # an empty piece that keeps the order stands where there is nothing
         begins, ends = self.bounds[:-1].copy(), self.bounds[:-1].copy()
         begins[row] = self.value_at[found]
         ends[row] = self.value_end[found]
-        return strings(cut(self.text, begins, ends), present=present)
+        return self._texts(begins, ends, present)
+
+    def _texts(self, begins: Ints, ends: Ints, present: NDArray[np.bool_] | None = None) -> pa.Array:
+        return strings(cut(self.text, begins, ends), present=present, ascii_only=self.ascii_only)
 
     def _named(self, name: bytes) -> Ints:
         size = len(name)
@@ -76,20 +81,23 @@ class Pairs:
 
     def maps(self) -> pa.Array:
         """All properties of each message, as a column of maps."""
-        names = strings(cut(self.text, self.name_at, self.name_end))
-        values = strings(cut(self.text, self.value_at, self.value_end))
-        return pa.MapArray.from_arrays(numbers(self.pair_bounds.astype(np.int32)), names, values)
+        pairs = self._without_repeated()
+        names = pairs._texts(pairs.name_at, pairs.name_end)
+        values = pairs._texts(pairs.value_at, pairs.value_end)
+        return pa.MapArray.from_arrays(numbers(pairs.pair_bounds.astype(np.int32)), names, values)
 
-    def without_repeated(self, rows: Ints) -> Pairs:
+    def _without_repeated(self) -> Pairs:
         """The pairs whose name does not come again in the same message: a map must not have a name twice."""
-        repeated = self._repeated(rows)
+        repeated = self._repeated() if len(set(self.common)) < max(len(self.common), 1) else []
         if not repeated:
             return self
-        kept = np.delete(np.arange(len(rows)), repeated)
-        arrays = (self.name_at, self.name_end, self.value_at, self.value_end)
-        return Pairs(self.text, self.bounds, *(array[kept] for array in arrays))
+        kept = np.delete(np.arange(len(self.name_at)), repeated)
+        name_at, name_end = self.name_at[kept], self.name_end[kept]
+        value_at, value_end = self.value_at[kept], self.value_end[kept]
+        return Pairs(self.text, self.bounds, name_at, name_end, value_at, value_end, [], self.ascii_only)
 
-    def _repeated(self, rows: Ints) -> list[int]:
+    def _repeated(self) -> list[int]:
+        rows = self.rows
         prints = self._fingerprints()
         most = int(np.diff(self.pair_bounds).max(initial=0))
         found: list[int] = []
@@ -129,7 +137,27 @@ def find_pairs(text: Bytes, bounds: Ints) -> Pairs:
     good = (name_at < name_end) & (value_at < value_end)
     if not good.all():
         name_at, name_end, value_at, value_end = (a[good] for a in (name_at, name_end, value_at, value_end))
-    return Pairs(text, bounds, name_at, name_end, value_at, value_end)
+    common = _common_names(text, bounds, name_at, name_end)
+    return Pairs(text, bounds, name_at, name_end, value_at, value_end, common, is_ascii(text))
+
+
+def _common_names(text: Bytes, bounds: Ints, name_at: Ints, name_end: Ints) -> list[bytes]:
+    """The names of every message, if all have the same; else none."""
+    count = len(bounds) - 1
+    each, more = divmod(len(name_at), max(count, 1))
+    if not each or more or not (name_at[::each] == bounds[:-1]).all():
+        return []
+    sizes = (name_end - name_at).reshape(count, each)
+    if not (sizes == sizes[0]).all():
+        return []
+    names: list[bytes] = []
+    for place, size in enumerate(sizes[0].tolist()):
+        word = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype((np.uint8, size))
+        found = windows(text, size)[name_at[place::each]].view(word)
+        if not (found == found[0]).all():
+            return []
+        names.append(found[0].tobytes())
+    return names
 
 
 def _after(ends: Ints) -> Ints:
