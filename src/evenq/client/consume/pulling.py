@@ -88,6 +88,8 @@ class QueueReader:
         async with aclosing(follower.chunks()) as chunks:
             async for chunk in chunks:
                 self._accept(holding, chunk)
+                # a handler in the loop begins before the next pull leaves, not after it
+                await asyncio.sleep(0)
                 if not holding.room.is_set():
                     await holding.room.wait()
 
