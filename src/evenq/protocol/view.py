@@ -143,7 +143,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
         return (
             f"MessageView(topic={self.topic!r}, broker={self.broker!r}, queue_id={self.queue_id}, "
             f"queue_offset={self.queue_offset}, body={self.body!r}, properties={self.properties!r}, "
-            f"stored_at={self.stored_at.isoformat(timespec='milliseconds')!r}, msg_id={self.msg_id!r})"
+            f"store_timestamp={self.store_timestamp}, msg_id={self.msg_id!r})"
         )
 
 
