@@ -41,11 +41,10 @@ class _Failure(msgspec.Struct, tag_field="type", tag="failure"):
 
 
 class JavaView(msgspec.Struct):
-    """A message as Java's client has read it."""
+    """A message as Java's client has read it. What it does not know, it leaves out."""
 
     topic: str
     body: bytes
-    broker: str
     queue_id: int
     queue_offset: int
     store_timestamp: int
@@ -53,21 +52,17 @@ class JavaView(msgspec.Struct):
     born_host: str
     store_host: str
     commit_log_offset: int
-    msg_id: str
     properties: dict[str, str]
-    sys_flag: int
-    flag: int
-    body_crc: int
-    reconsume_times: int
-    prepared_transaction_offset: int
-    store_size: int
+    sys_flag: int = 0
+    flag: int = 0
+    body_crc: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    store_size: int = 0
+    broker: str = ""
 
     def view(self) -> MessageView:
-        fields = msgspec.structs.asdict(self)
-        msg_id = fields.pop("msg_id")
-        made = make_view(**fields)
-        assert made.msg_id == msg_id
-        return made
+        return make_view(**msgspec.structs.asdict(self))
 
 
 class _Messages(msgspec.Struct, tag_field="type", tag="messages"):

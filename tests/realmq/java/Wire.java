@@ -16,7 +16,6 @@ import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
-import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -76,8 +75,6 @@ final class Wire {
             "born_host", address(message.getBornHost()),
             "store_host", address(message.getStoreHost()),
             "commit_log_offset", message.getCommitLogOffset(),
-            "msg_id", message instanceof MessageClientExt
-                ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId(),
             "properties", message.getProperties(),
             "sys_flag", message.getSysFlag(),
             "flag", message.getFlag(),
