@@ -15,7 +15,7 @@ import pyarrow as pa
 from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import Property
 from evenq.protocol.columns.arrays import bits, numbers, repeated, texts
-from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings, words
+from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
 from evenq.protocol.columns.layout import Layout, find_layout
 from evenq.protocol.columns.pairs import find_pairs
 from evenq.protocol.columns.tables import find_table
@@ -24,6 +24,7 @@ from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
 from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
 from evenq.protocol.view import MessageView
+from evenq.protocol.windows import windows
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
 
@@ -111,8 +112,8 @@ def _topics(layout: Layout) -> pa.Array:
     if len(begins):
         first = data[begins[0] : ends[0]]
         if len(first) and (ends - begins == len(first)).all():
-            names = words(data, begins, len(first))
-            if (names == names[:1]).all():
+            names = windows(data, len(first))[begins].view(np.uint8).reshape(-1, len(first))
+            if (names == first).all():
                 return repeated(first.tobytes().decode(errors="replace"), len(begins))
     return strings(cut(data, begins, ends))
 
