@@ -55,7 +55,7 @@ def route(namesrv: str, topic: str) -> dict[str, int]:
     return {data.broker_name: data.write_queue_nums for data in TopicRoute.decode(answer.body).queue_datas}
 
 
-def create_topic(namesrv: str, topic: str, queues: int = 4) -> None:
+def create_topic(namesrv: str, topic: str, queues: int = 4, attributes: str | None = None) -> None:
     """Create a topic with ``queues`` queues on every broker, and wait until its route names all of them.
 
     A topic that a send creates is on one broker first, and on another when a message happens to go there:
@@ -63,7 +63,7 @@ def create_topic(namesrv: str, topic: str, queues: int = 4) -> None:
     """
     masters = brokers(namesrv)
     for name, address in masters.items():
-        header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
+        header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, attributes=attributes)
         answer = ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         if answer.code != ResponseCode.SUCCESS:
             raise RuntimeError(f"{name} did not create {topic}: code {answer.code}, {answer.remark}")

@@ -14,7 +14,8 @@ from pathlib import Path
 import evenq
 from evenq import Message, MessageQueue, Producer
 from evenq.client.net.session import Session
-from evenq.client.read.reading import QueueRange, RangeReader
+from evenq.client.read.ranges import QueueRange
+from evenq.client.read.reading import RangeReader
 from evenq.model import Begin
 from evenq.protocol import RequestCode, decode_messages
 from evenq.protocol.headers import UpdateOffset

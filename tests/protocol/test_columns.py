@@ -112,6 +112,21 @@ def test_batches_within_records_too(body: bytes) -> None:
     assert rows_in(decode_columns(body, broker="b", include_properties=True)) == rows_of(messages)
 
 
+def test_batches_within_records_need_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+    entries = [BatchEntry(b"%d" % n, f"KEYS\x01k{n}\x02") for n in range(8, 12)]
+    batch = encode_record(**PLAIN | {"body": encode_batch(entries), "sys_flag": flags, "queue_offset": 8})
+    single = encode_record(**PLAIN | {"queue_offset": 12})
+    bodies, spans = [batch, batch + single], [(0, 10), (11, 20)]
+    wanted = [message for body in bodies for message in decode_messages(body)]
+    monkeypatch.setattr("evenq.protocol.columns.decode_messages", None)
+    found = rows_in(decode_many(bodies, brokers=["a", "b"]))
+    assert found["value"] == [message.body for message in wanted]
+    assert found["keys"] == ["k8", "k9", "k10", "k11"] * 2 + [None]
+    found = rows_in(decode_many(bodies, brokers=["a", "b"], spans=spans))
+    assert list(zip(found["broker"], found["offset"], strict=True)) == [("a", 8), ("a", 9), ("b", 11), ("b", 12)]
+
+
 def test_what_java_wrote() -> None:
     body = b"".join(bytes.fromhex(vector["frame"]) for name in ("message", "records") for vector in load(name))
     messages = decode_messages(body, broker="b")

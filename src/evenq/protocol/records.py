@@ -25,7 +25,7 @@ from evenq.protocol.compression import decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import Properties, decode_properties
 from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm, body_crc
-from evenq.protocol.view import HEAD_SIZE, MessageView, with_fields
+from evenq.protocol.view import COMMIT_LOG_OFFSET_AT, HEAD_SIZE, SYS_FLAG_AT, MessageView, with_fields
 
 __all__ = [
     "COMMIT_LOG_OFFSET_AT",
@@ -39,6 +39,7 @@ __all__ = [
     "decode_messages",
     "decode_some",
     "encode_record",
+    "is_batch",
     "split_records",
 ]
 
@@ -47,8 +48,6 @@ MAGIC_BLANK = 0xCBD43194
 
 # Where a store fills in what it only knows when it appends (the last one with an IPv4 born host).
 QUEUE_OFFSET_AT = 20
-COMMIT_LOG_OFFSET_AT = 28
-_SYS_FLAG_AT = 36
 STORE_TIMESTAMP_AT = 56
 
 # The two lengths that end the shortest record there can be.
@@ -100,6 +99,13 @@ def split_records(body: bytes, most: int | None = None) -> list[int]:
         # raises: one of the two is not as it should be
         _size_at(body, at if at < end else starts[-1])
     return starts
+
+
+def is_batch(body: bytes, at: int) -> bool:
+    """Whether the record that begins there is a batch that its broker stored as one, under the offset of its first
+    message."""
+    flags: int = _SIZE.unpack_from(body, at + SYS_FLAG_AT)[0]
+    return flags & _BATCH == _BATCH
 
 
 def decode_messages(
@@ -240,7 +246,7 @@ def _decode_one(
 ) -> None:
     """Read the record at ``at``, whose total size is known to be there, onto ``messages``."""
     fixed = _FIXED_V4
-    (sys_flag,) = _SIZE.unpack_from(data, at + _SYS_FLAG_AT)
+    (sys_flag,) = _SIZE.unpack_from(data, at + SYS_FLAG_AT)
     if sys_flag & _HOSTS_V6:
         fixed = _FIXED[sys_flag & _HOSTS_V6]
         if len(data) - at < fixed.size:

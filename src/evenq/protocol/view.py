@@ -10,9 +10,10 @@ import msgspec
 
 from evenq.model import MessageQueue, Property
 from evenq.protocol.flags import SysFlag
-from evenq.protocol.ids import host_text, pack_host
+from evenq.protocol.ids import host_text, message_id
+from evenq.protocol.recordform import RecordForm
 
-__all__ = ["HEAD_SIZE", "NOWHERE", "MessageView", "make_view", "with_fields"]
+__all__ = ["COMMIT_LOG_OFFSET_AT", "HEAD_SIZE", "NOWHERE", "SYS_FLAG_AT", "MessageView", "make_view", "with_fields"]
 
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -20,8 +21,8 @@ _LONG = struct.Struct(">q")
 # Where the fixed fields of a record are that look the same in all of them; see evenq.protocol.records.
 _CRC_AT = 8
 _FLAG_AT = 16
-_LOG_OFFSET_AT = 28
-_SYS_FLAG_AT = 36
+COMMIT_LOG_OFFSET_AT = 28
+SYS_FLAG_AT = 36
 _BORN_AT = 40
 _BORN_HOST_AT = 48
 # Further behind where the born host is IPv6; what is behind the store host is found from the end.
@@ -31,12 +32,8 @@ _REST = 12
 HEAD_SIZE = 84
 
 _BORN_V6 = int(SysFlag.BORN_HOST_V6)
-_STORE_V6 = int(SysFlag.STORE_HOST_V6)
-_V4_SIZE = 8
 _V6_MORE = 12
 NOWHERE = "0.0.0.0:0"
-# what is in front of the sys flag, without the magic number
-_FRONT = struct.Struct(">i4xiiiqq")
 
 
 class MessageView(msgspec.Struct, frozen=True, gc=False):
@@ -76,10 +73,10 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
     @property
     def msg_id(self) -> str:
         """The broker's id: its address and the place in its log. A reply is in no log: it has its producer's."""
-        head = self._head
-        if head[_LOG_OFFSET_AT] & 0x80:
+        offset = self.commit_log_offset
+        if offset < 0:
             return self.unique_key or ""
-        return (head[self._store_host_at : -_REST] + head[_LOG_OFFSET_AT:_SYS_FLAG_AT]).hex().upper()
+        return message_id(self._head[self._store_host_at : -_REST], offset)
 
     @property
     def store_timestamp(self) -> int:
@@ -107,11 +104,11 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def commit_log_offset(self) -> int:
-        return _long(self._head, _LOG_OFFSET_AT)
+        return _long(self._head, COMMIT_LOG_OFFSET_AT)
 
     @property
     def sys_flag(self) -> int:
-        return _int(self._head, _SYS_FLAG_AT)
+        return _int(self._head, SYS_FLAG_AT)
 
     @property
     def flag(self) -> int:
@@ -132,7 +129,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def _store_host_at(self) -> int:
-        return _STORE_HOST_AT + (_V6_MORE if self._head[_SYS_FLAG_AT + 3] & _BORN_V6 else 0)
+        return _STORE_HOST_AT + (_V6_MORE if self._head[SYS_FLAG_AT + 3] & _BORN_V6 else 0)
 
     def tried_again(self) -> MessageView:
         """The same, given to its group once more."""
@@ -173,20 +170,19 @@ def make_view(
     >>> message.store_host, message.msg_id
     ('[::1]:10911', '0000000000000000000000000000000100002A9F0000000000000007')
     """
-    born, store = pack_host(born_host), pack_host(store_host)
-    hosts = (_BORN_V6 if len(born) > _V4_SIZE else 0) | (_STORE_V6 if len(store) > _V4_SIZE else 0)
-    head = b"".join(
-        (
-            _FRONT.pack(store_size, body_crc, queue_id, flag, queue_offset, commit_log_offset),
-            _INT.pack(sys_flag & ~(_BORN_V6 | _STORE_V6) | hosts),
-            _LONG.pack(born_timestamp),
-            born,
-            _LONG.pack(store_timestamp),
-            store,
-            _INT.pack(reconsume_times),
-            _LONG.pack(prepared_transaction_offset),
-        )
+    form = RecordForm(
+        topic=topic,
+        queue_id=queue_id,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_timestamp=store_timestamp,
+        store_host=store_host,
+        sys_flag=sys_flag,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
     )
+    record = form.record(b"", b"", queue_offset, commit_log_offset, flag=flag, crc=body_crc)
+    head = record[: form.body_at - _INT.size]
     return MessageView(topic, body, queue_id, queue_offset, properties, broker, store_size, head)
 
 
@@ -195,7 +191,7 @@ def with_fields(
 ) -> bytes:
     """The fixed fields of a record with some of them changed."""
     changed = bytearray(head)
-    for at, value in ((_FLAG_AT, flag), (_SYS_FLAG_AT, sys_flag), (len(head) - _REST, reconsume_times)):
+    for at, value in ((_FLAG_AT, flag), (SYS_FLAG_AT, sys_flag), (len(head) - _REST, reconsume_times)):
         if value is not None:
             _INT.pack_into(changed, at, value)
     return bytes(changed)

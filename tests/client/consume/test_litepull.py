@@ -242,6 +242,16 @@ def test_tags_leave_out_the_rest_and_still_move_on(
     wait_until(moved_on, "positions behind what was left out")
 
 
+@pytest.mark.parametrize("ask", [LitePullConsumer.poll, LitePullConsumer.poll_arrow])
+def test_a_poll_that_meets_only_what_is_not_wanted_goes_on(
+    join: Callable[..., LitePullConsumer], namesrv: str, topic: str, ask: Callable[..., list[MessageView]]
+) -> None:
+    # brokers compare hashes of tags, and these two have the same
+    send(namesrv, topic, 12, tags="BB")
+    send(namesrv, topic, 1, first=12, tags="Aa")
+    assert len(ask(join("Aa"), 20.0, limit=1)) == 1
+
+
 def test_a_queue_changes_hands_when_what_was_given_of_it_is_done(
     join: Callable[..., LitePullConsumer], namesrv: str, topic: str
 ) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from evenq.client.net.connection import Waiter
 from evenq.client.net.session import Session
 from evenq.client.read import reading
-from evenq.client.read.reading import Chunk, Pace, QueueRange, RangeReader
+from evenq.client.read.ranges import QueueRange
+from evenq.client.read.reading import Chunk, Pace, RangeReader
 from evenq.client.settings import Timeouts
 from evenq.errors import ConnectError, OffsetsLost, ProtocolError
 from evenq.model import MessageQueue

@@ -6,6 +6,7 @@ asyncio; the sync one is a facade on it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -23,7 +24,6 @@ from evenq.client.group.watching import AssignmentListener, QueuesListener, Watc
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
-from evenq.client.read.reading import Chunk
 from evenq.client.read.unpacking import as_columns, as_messages
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 from evenq.errors import ArgumentError, StateError
@@ -147,15 +147,25 @@ class LitePullConsumer:
 
     async def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
         """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
-        chunks = await self._take(limit, timeout)
-        return [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
+        await self.start()
+        until = time.monotonic() + timeout
+        while chunks := await self._intake.take(limit, until - time.monotonic()):
+            found = [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
+            if found:
+                return found
+        return []
 
     async def poll_arrow(
         self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
     ) -> pa.RecordBatch:
         """The same as a record batch, without a Python object per message; its columns are those of Spark."""
-        chunks = await self._take(limit, timeout, GATHER)
-        return as_columns(chunks, self._intake.tags, include_properties=include_properties)
+        await self.start()
+        until = time.monotonic() + timeout
+        while True:
+            chunks = await self._intake.take(limit, until - time.monotonic(), GATHER)
+            found = as_columns(chunks, self._intake.tags, include_properties=include_properties)
+            if len(found) or not chunks:
+                return found
 
     async def __aiter__(self) -> AsyncIterator[MessageView]:
         """Every message, until the consumer is closed. One is done when the next is asked for."""
@@ -284,10 +294,6 @@ class LitePullConsumer:
     async def _look(self, limit: int, timeout: float) -> list[Shown]:
         await self.start()
         return await self._intake.look(limit, timeout)
-
-    async def _take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
-        await self.start()
-        return await self._intake.take(limit, timeout, gather)
 
     async def _buffer(self, queue: MessageQueue) -> Buffer:
         await self.start()

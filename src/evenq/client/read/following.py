@@ -15,7 +15,7 @@ from contextlib import suppress
 from evenq.client.net.session import Session
 from evenq.client.read.flight import Flight, Flights, Launcher
 from evenq.client.read.pull import Pulled
-from evenq.client.read.reading import MOST, Chunk, Pace, with_more
+from evenq.client.read.reading import MOST, Chunk, Pace, in_batches, with_more
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
@@ -66,6 +66,7 @@ class Follower:
         # the offset that the next new pull asks for, and the first one that the queue is not known to have
         self._next = offset
         self._end = offset
+        self._batched = False
 
     @property
     def end(self) -> int:
@@ -95,7 +96,7 @@ class Follower:
                 pause = FIRST_PAUSE
                 chunk = await self._accept(flight, came)
                 if chunk is not None:
-                    yield with_more(chunk, self._flights, self._learn)
+                    yield with_more(chunk, came, self._flights, self._learn)
         finally:
             self._flights.abandon()
 
@@ -109,7 +110,7 @@ class Follower:
             for start, stop in pace.cut(self._next, self._end, 1):
                 flights.add([await launcher.launch(start, stop)])
                 self._next = stop
-        if self._next < self._end and launcher.ready:
+        if self._next < self._end and launcher.ready and not self._batched:
             most = min(pace.window - len(flights), max(launcher.room, 2 - len(flights)))
             spans = pace.cut(self._next, self._end, most, before=flights.first.start + self._room())
             if spans:
@@ -145,6 +146,7 @@ class Follower:
 
     def _learn(self, flight: Flight, came: Pulled) -> None:
         self._end = max(self._end, came.max_offset)
+        self._batched |= in_batches(flight, came)
         if came.body and came.next_offset < came.max_offset:
             # at the end of the queue a small answer only says that there is no more
             self._pace.learn(flight.stop - flight.start, came.next_offset - flight.start, len(came.body))

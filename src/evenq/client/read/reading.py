@@ -12,7 +12,7 @@ import asyncio
 import struct
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -24,9 +24,9 @@ from evenq.client.read.ranges import QueueRange
 from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, TAG
-from evenq.protocol.records import QUEUE_OFFSET_AT, split_records
+from evenq.protocol.records import QUEUE_OFFSET_AT, is_batch, split_records
 
-__all__ = ["Chunk", "Pace", "QueueRange", "RangeReader", "raise_loss", "with_more"]
+__all__ = ["Chunk", "Pace", "RangeReader", "in_batches", "raise_loss", "with_more"]
 
 # What one pull asks for at most, in offsets and in bytes: larger answers are not faster, and each is held thrice
 # while it is taken apart.
@@ -46,7 +46,11 @@ _OFFSET = struct.Struct(">q")
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """The records of some offsets of a queue, as the broker sent them: all that were wanted, none beyond ``stop``."""
+    """The records of some offsets of a queue, as the broker sent them: all that were wanted, none beyond ``stop``.
+
+    A batch that the broker stored as one record is not cut: at either end it may hold messages of other offsets,
+    which whoever takes it apart leaves out.
+    """
 
     queue: MessageQueue
     start: int
@@ -62,8 +66,10 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
         return self.stop - self.start
 
     def first(self, count: int) -> Chunk:
-        """The first so many records."""
+        """The first so many messages."""
         starts = split_records(self.body, count + 1)
+        if any(is_batch(self.body, at) for at in starts[:count]):
+            return self.up_to(self.start + count)
         if count >= len(starts):
             return self
         at = starts[count]
@@ -71,23 +77,29 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
     def up_to(self, stop: int) -> Chunk:
         """What lies before ``stop``."""
-        return self if stop >= self.stop else Chunk(self.queue, self.start, stop, self.body[: self._at(stop)])
+        if stop >= self.stop:
+            return self
+        starts = split_records(self.body)
+        return Chunk(self.queue, self.start, stop, self.body[: self._at(starts, self._find(starts, stop))])
 
     def since(self, start: int) -> Chunk:
         """What lies at ``start`` and behind it."""
         if start <= self.start:
             return self
         # there are at least as many offsets as records before it
-        at = self._at(start, start - self.start + 1)
-        return Chunk(self.queue, start, self.stop, self.body[at:])
+        starts = split_records(self.body, start - self.start + 1)
+        found = self._find(starts, start)
+        if found and is_batch(self.body, starts[found - 1]):
+            # it may reach up to there
+            found -= 1
+        return Chunk(self.queue, start, self.stop, self.body[self._at(starts, found) :])
 
-    def _at(self, offset: int, most: int | None = None) -> int:
-        """Where the first record begins that has this offset or a later one, if it is one of the first ``most``:
-        records are in order."""
-        body = self.body
-        starts = split_records(body, most)
-        found = bisect_left(starts, offset, key=lambda at: _offset_at(body, at))
-        return starts[found] if found < len(starts) else len(body)
+    def _find(self, starts: Sequence[int], offset: int) -> int:
+        """Which record is the first that has this offset or a later one: records are in order."""
+        return bisect_left(starts, offset, key=lambda at: _offset_at(self.body, at))
+
+    def _at(self, starts: Sequence[int], found: int) -> int:
+        return starts[found] if found < len(starts) else len(self.body)
 
 
 def _offset_at(body: bytes, at: int) -> int:
@@ -149,16 +161,27 @@ class Pace:
             self._learned = True
 
 
+def in_batches(flight: Flight, came: Pulled) -> bool:
+    """Whether an answer shows that the broker stores batches of this topic as one record each.
+
+    Where they end nobody can tell, and one that was asked for at two of its offsets comes twice: such a queue is asked
+    for one thing at a time.
+    """
+    return came.next_offset > flight.stop and bool(came.body) and is_batch(came.body, 0)
+
+
 def raise_loss(loss: OffsetsLost) -> None:
     raise loss
 
 
-def with_more(chunk: Chunk, flights: Flights, learn: Callable[[Flight, Pulled], None]) -> Chunk:
-    """A chunk together with what has come behind it meanwhile: passing one on costs the same, whatever is in it.
+def with_more(chunk: Chunk, came: Pulled, flights: Flights, learn: Callable[[Flight, Pulled], None]) -> Chunk:
+    """The chunk of an answer together with what has come behind it meanwhile: passing one on costs the same, whatever
+    is in it.
 
-    Only whole answers are added. All others are left where they are, to be looked at one by one.
+    Only whole answers are added, and to whole ones only: where one was cut, the next may begin with the same batch.
+    All others are left where they are, to be looked at one by one.
     """
-    if not chunk.body:
+    if not chunk.body or chunk.stop < came.next_offset:
         return chunk
     bodies, last = flights.take_whole(chunk.queue, chunk.stop, TOGETHER - len(chunk.body))
     if last is None:
@@ -193,6 +216,8 @@ class RangeReader:
         self._paces: dict[str, Pace] = {}
         self._flights = Flights()
         self._launchers: dict[MessageQueue, Launcher] = {}
+        # the topics whose batches are stored as one
+        self._batched: set[str] = set()
 
     async def read(self, ranges: Iterable[QueueRange]) -> AsyncGenerator[Chunk, None]:
         """All records of the ranges, range after range, offset after offset.
@@ -206,14 +231,15 @@ class RangeReader:
                 await self._launch_more(todo)
                 flight = await flights.landed()
                 queue, stop = flight.queue, flight.stop
-                chunk = self._accept(flight, await self._answer(flight))
+                came = await self._answer(flight)
+                chunk = self._accept(flight, came)
                 if chunk.stop < stop and flights:
                     flights.add_first(await self._launch(queue, chunk.stop, stop))
                 elif chunk.stop < stop:
                     # nothing behind it was asked for yet, so it can be cut anew by what was learned
                     todo.appendleft(QueueRange(queue, chunk.stop, stop))
                 if chunk.body:
-                    yield with_more(chunk, flights, self._learn)
+                    yield with_more(chunk, came, flights, self._learn)
         finally:
             flights.abandon()
 
@@ -228,7 +254,10 @@ class RangeReader:
         while todo:
             part = todo[0]
             pace = self._pace(part.queue)
-            spans = pace.cut(part.start, part.stop, pace.window - len(self._flights))
+            if part.queue.topic in self._batched:
+                spans = [] if self._flights else [(part.start, min(part.stop, part.start + MOST))]
+            else:
+                spans = pace.cut(part.start, part.stop, pace.window - len(self._flights))
             start = spans[-1][1] if spans else part.start
             launcher = self._launcher(part.queue)
             if spans and launcher.ready:
@@ -284,4 +313,6 @@ class RangeReader:
         return Chunk(queue, start, came.next_offset, came.body).up_to(stop)
 
     def _learn(self, flight: Flight, came: Pulled) -> None:
+        if in_batches(flight, came):
+            self._batched.add(flight.queue.topic)
         self._pace(flight.queue).learn(flight.stop - flight.start, came.next_offset - flight.start, len(came.body))

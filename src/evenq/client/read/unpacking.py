@@ -63,6 +63,9 @@ class Unread:
         poisoned: list[RecordError] = []
         messages, self._at = decode_some(chunk.body, self._at, most, broker=chunk.queue.broker, poisoned=poisoned)
         _report(poisoned)
+        if messages and (messages[0].queue_offset < self.next_offset or messages[-1].queue_offset >= self.stop):
+            # a batch that lies across an end of the chunk
+            messages = [message for message in messages if self.next_offset <= message.queue_offset < self.stop]
         if self._at == len(chunk.body):
             self.next_offset = chunk.stop
         elif messages:
@@ -89,6 +92,7 @@ def as_columns(chunks: Sequence[Chunk], tags: Tags, *, include_properties: bool 
         batch = decode_many(
             [chunk.body for chunk in part],
             brokers=[chunk.queue.broker for chunk in part],
+            spans=[(chunk.start, chunk.stop) for chunk in part],
             include_properties=include_properties,
             poisoned=poisoned,
         )

@@ -15,7 +15,8 @@ import pyarrow as pa
 from evenq.errors import ArgumentError, ProtocolError, RecordError
 from evenq.model import Property
 from evenq.protocol.columns.arrays import bits, numbers, repeated, texts
-from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings
+from evenq.protocol.columns.cutting import Ints, cut, hex_column, strings, words
+from evenq.protocol.columns.inner import unwrap
 from evenq.protocol.columns.layout import Layout, find_layout
 from evenq.protocol.columns.pairs import find_pairs
 from evenq.protocol.columns.tables import find_table
@@ -24,10 +25,10 @@ from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
 from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
 from evenq.protocol.view import MessageView
-from evenq.protocol.windows import windows
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_PROPERTIES", "decode_columns", "decode_many", "schema"]
 
+_ALL = (-(2**63), 2**63)
 _LATEST = (2**63 - 1) // 1000
 _BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -48,6 +49,7 @@ def decode_many(
     bodies: Sequence[bytes],
     *,
     brokers: Sequence[str],
+    spans: Sequence[tuple[int, int]] | None = None,
     include_properties: bool = False,
     property_columns: Sequence[str] = (),
     poisoned: list[RecordError] | None = None,
@@ -55,17 +57,21 @@ def decode_many(
     """Read the bodies of many pulls' answers, each from its broker, into one batch, in order.
 
     Row by row it holds what :func:`evenq.protocol.decode_messages` gives, and errors are the same: a message that
-    cannot be decompressed raises a RecordError, or goes to ``poisoned`` and is left out.
+    cannot be decompressed raises a RecordError, or goes to ``poisoned`` and is left out. ``spans`` are the offsets that
+    are wanted of each body: a batch that is one record may reach beyond them.
     """
     if len(brokers) != len(bodies):
         raise ArgumentError("brokers", brokers, f"give the name of a broker for each of the {len(bodies)} bodies")
     layout = find_layout(bodies)
-    if layout is None or (layout.flags & _BATCH == _BATCH and ((layout.sys_flag & _BATCH) == _BATCH).any()):
-        # what is broken, the object decoder reports best; batches within records are for it as well
+    if layout is not None and layout.flags & _BATCH == _BATCH:
+        layout = unwrap(layout, spans)
+    if layout is None:
+        # what is broken, the object decoder reports best
         messages = [
             message
-            for body, broker in zip(bodies, brokers, strict=True)
+            for body, broker, (start, stop) in zip(bodies, brokers, spans or [_ALL] * len(bodies), strict=True)
             for message in decode_messages(body, broker=broker, poisoned=poisoned)
+            if start <= message.queue_offset < stop
         ]
         return _from_messages(messages, include_properties, property_columns)
     return _from_layout(layout, brokers, include_properties, property_columns, poisoned)
@@ -112,10 +118,12 @@ def _topics(layout: Layout) -> pa.Array:
     if len(begins):
         first = data[begins[0] : ends[0]]
         if len(first) and (ends - begins == len(first)).all():
-            names = windows(data, len(first))[begins].view(np.uint8).reshape(-1, len(first))
-            if (names == first).all():
+            names = words(data, begins, len(first))
+            if (names == names[:1]).all():
                 return repeated(first.tobytes().decode(errors="replace"), len(begins))
-    return strings(cut(data, begins, ends))
+    # messages of one batch share theirs
+    begins, first_rows, rows = np.unique(begins, return_index=True, return_inverse=True)
+    return strings(cut(data, begins, ends[first_rows])).take(numbers(rows))
 
 
 def _brokers(brokers: Sequence[str], counts: Sequence[int]) -> pa.Array:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evenq.errors import ArgumentError
 
-__all__ = ["MOST", "bits", "numbers", "repeated", "texts"]
+__all__ = ["MOST", "bits", "evenly", "numbers", "repeated", "texts"]
 
 # Arrow's string and binary columns count bytes in 31 bits.
 MOST = 2**31 - 1
@@ -63,9 +63,16 @@ def repeated(text: str, count: int) -> pa.Array:
 @lru_cache(8)
 def _column_of(text: str, count: int) -> pa.Array:
     value = text.encode()
-    bounds = np.arange(count + 1, dtype=np.int64) * len(value)
-    if bounds[-1] > MOST:
+    if count * len(value) > MOST:
         raise ArgumentError("bodies", f"{count} messages", "decode less than 2 GiB at once")
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(value * count)]
-    )
+    return evenly(pa.string(), value * count, count, len(value))
+
+
+def evenly(kind: pa.DataType, values: bytes | NDArray[Any], count: int, size: int) -> pa.Array:
+    """So many texts or binaries of one size that lie end to end, at most ``MOST`` bytes.
+
+    >>> evenly(pa.string(), b"abcd", 2, 2).to_pylist()
+    ['ab', 'cd']
+    """
+    bounds = np.arange(count + 1, dtype=np.int32) * size
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bounds), pa.py_buffer(values)])

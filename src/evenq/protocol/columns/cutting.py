@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenq.errors import ArgumentError
-from evenq.protocol.columns.arrays import MOST, numbers
+from evenq.protocol.columns.arrays import MOST, evenly, numbers
 from evenq.protocol.windows import windows
 
-__all__ = ["Bytes", "Ints", "cut", "hex_column", "is_ascii", "strings"]
+__all__ = ["Bytes", "Ints", "cut", "hex_column", "is_ascii", "strings", "words"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -39,8 +39,7 @@ def cut(
         sizes = ends - begins
         size = int(sizes[0])
         if size > 0 and (sizes == size).all():
-            even = np.arange(0, (count + 1) * size, size, dtype=np.int32)
-            return _binary(even, pa.py_buffer(windows(data, size)[begins].data))
+            return evenly(pa.binary(), windows(data, size)[begins], count, size)
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = begins
     bounds[1::2] = ends
@@ -56,11 +55,17 @@ def _binary(bounds: NDArray[np.int32], values: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), values])
 
 
+def words(data: Bytes, begins: Ints, size: int) -> NDArray[Any]:
+    """The pieces of one size that begin there, as values that can be compared."""
+    word = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype((np.void, size))
+    return windows(data, size)[begins].view(word)
+
+
 def is_ascii(data: Bytes) -> bool:
     """Whether no byte needs to be looked at to know that all of it is UTF-8."""
-    words = len(data) // 8 * 8
-    high = np.bitwise_or.reduce(data[:words].view(np.uint64)) & np.uint64(0x8080808080808080)
-    return not high and not (data[words:] & 0x80).any()
+    even = len(data) // 8 * 8
+    high = np.bitwise_or.reduce(data[:even].view(np.uint64)) & np.uint64(0x8080808080808080)
+    return not high and not (data[even:] & 0x80).any()
 
 
 def strings(column: pa.Array, *, present: NDArray[np.bool_] | None = None, ascii_only: bool = False) -> pa.Array:
@@ -91,9 +96,8 @@ def hex_column(data: Bytes, lengths: Any) -> pa.Array:
     """Rows of bytes, of which the first ``lengths[i]`` count, as upper-case hexadecimal text."""
     count, width = data.shape
     digits = _HEX.take(data).view(np.uint8).reshape(-1)
-    bounds = np.arange(count + 1, dtype=np.int64) * (2 * width)
     if len(digits) <= MOST and (lengths == width).all():
         # nothing to cut off, nothing that is not ASCII
-        offsets = pa.py_buffer(bounds.astype(np.int32))
-        return pa.Array.from_buffers(pa.string(), count, [None, offsets, pa.py_buffer(digits)])
-    return strings(cut(digits, bounds[:-1], bounds[:-1] + 2 * lengths))
+        return evenly(pa.string(), digits, count, 2 * width)
+    begins = np.arange(count) * (2 * width)
+    return strings(cut(digits, begins, begins + 2 * lengths))

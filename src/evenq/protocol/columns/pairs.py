@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from evenq.protocol.columns.arrays import numbers
-from evenq.protocol.columns.cutting import Bytes, Ints, cut, is_ascii, strings
+from evenq.protocol.columns.cutting import Bytes, Ints, cut, is_ascii, strings, words
 from evenq.protocol.windows import windows
 
 __all__ = ["Pairs", "find_pairs"]
@@ -20,7 +21,7 @@ _WORD = 8
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pairs:
     """All name-value pairs of some messages, in order.
 
@@ -38,12 +39,12 @@ class Pairs:
     common: list[bytes]
     ascii_only: bool
 
-    @property
+    @cached_property
     def pair_bounds(self) -> Ints:
         """The pairs of message i are those from ``pair_bounds[i]`` up to ``pair_bounds[i + 1]``."""
         return np.searchsorted(self.name_at, self.bounds)
 
-    @property
+    @cached_property
     def rows(self) -> Ints:
         """Which message each pair belongs to."""
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.pair_bounds))
@@ -74,9 +75,8 @@ class Pairs:
     def _named(self, name: bytes) -> Ints:
         size = len(name)
         found = np.flatnonzero(self.name_end - self.name_at == size)
-        word = np.dtype(f"u{size}") if size in (4, 8) else np.dtype((np.void, size))
-        names = windows(self.text, size)[self.name_at[found]].view(word)
-        same: Ints = found[names == np.frombuffer(name, word)]
+        names = words(self.text, self.name_at[found], size)
+        same: Ints = found[names == np.frombuffer(name, names.dtype)]
         return same
 
     def maps(self) -> pa.Array:
@@ -152,9 +152,8 @@ def _common_names(text: Bytes, bounds: Ints, name_at: Ints, name_end: Ints) -> l
         return []
     names: list[bytes] = []
     for place, size in enumerate(sizes[0].tolist()):
-        word = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype((np.uint8, size))
-        found = windows(text, size)[name_at[place::each]].view(word)
-        if not (found == found[0]).all():
+        found = words(text, name_at[place::each], size)
+        if not (found == found[:1]).all():
             return []
         names.append(found[0].tobytes())
     return names
