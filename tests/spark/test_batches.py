@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import evenq
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import OffsetsLost, RecordError, RemoteError
 from evenq.model import Message, MessageQueue
 from evenq.protocol import RequestCode

@@ -1,6 +1,6 @@
 import pytest
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 from evenq.spark.bounds import AtTime, Bound, Ends, Place, between, resolve

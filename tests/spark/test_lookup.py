@@ -8,7 +8,7 @@ import pytest
 
 import evenq
 from evenq.client.net.session import Session
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ArgumentError, RemoteError, TopicNotFound
 from evenq.model import Message, MessageQueue
 from evenq.spark.batches import record_batches

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 from evenq.spark.offsets import Progress, by_queue, by_topic

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.model import MessageQueue
 from evenq.spark.pushdown import SLACK_MS, Restriction, Span, push
 

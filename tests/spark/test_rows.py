@@ -1,8 +1,7 @@
 """Rows on the wire, next to what the producer makes of a message."""
 
-import zlib
+import re
 from datetime import UTC, datetime
-from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from evenq.model import Message, Property
 from evenq.protocol.batch import BatchEntry, decode_batch
 from evenq.protocol.compression import decompress
 from evenq.protocol.properties import decode_properties
+from evenq.spark.checksums import checksums
 from evenq.spark.marks import PROPERTY, Origin
 from evenq.spark.rows import Packed, RowPacker
 
@@ -33,8 +33,7 @@ TYPES = {
 
 
 def packer(most: int = 1_000_000) -> RowPacker:
-    numbers = count()
-    return RowPacker(ORIGIN, lambda: f"{next(numbers):028X}0000", most)
+    return RowPacker(ORIGIN, most)
 
 
 def frame(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -44,6 +43,10 @@ def frame(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def entries(packed: Packed) -> list[BatchEntry]:
     return decode_batch(b"".join(packed.entries.to_pylist()))
+
+
+def checksum(value: bytes) -> int:
+    return int(checksums([pa.array([value])])[0])
 
 
 names = st.text("abcXYZäé✓0", min_size=1, max_size=5)
@@ -65,7 +68,6 @@ def test_a_row_is_the_message_that_a_producer_would_make(given_rows: list[dict[s
     whole = frame(given_rows)
     found = [entry for part in (whole.slice(0, cut), whole.slice(cut)) for entry in entries(packing.pack(part))]
     assert len(found) == len(given_rows)
-    uniques = set()
     for number, (row, entry) in enumerate(zip(given_rows, found, strict=True)):
         message = Message(
             "t",
@@ -76,21 +78,20 @@ def test_a_row_is_the_message_that_a_producer_would_make(given_rows: list[dict[s
             properties=dict(row.get("properties") or ()),
         )
         properties = decode_properties(entry.properties)
-        uniques.add(properties.pop(Property.UNIQUE_KEY))
-        assert properties.pop(PROPERTY).startswith(f"5f2c8e01a9b34d77.12.3.{number}.")
+        assert re.fullmatch(rf"5f2c8e01a9b34d77\.12\.3\.{number}\.[0-9a-f]{{8}}", properties.pop(Property.UNIQUE_KEY))
         assert (entry.body, properties) == (row["value"], message.wire_properties())
-    assert len(uniques) == len(given_rows)
 
 
 def test_a_mark_is_the_same_again_and_tells_contents_apart() -> None:
     def marks(*given_rows: dict[str, Any]) -> list[str]:
-        return [decode_properties(entry.properties)[PROPERTY] for entry in entries(packer().pack(frame([*given_rows])))]
+        found = [decode_properties(entry.properties) for entry in entries(packer().pack(frame([*given_rows])))]
+        return [properties[Property.UNIQUE_KEY] for properties in found]
 
     a, b = {"value": b"a", "tags": "t"}, {"value": b"b", "tags": "t"}
     assert marks(a, b) == marks(a, b)
     assert marks(a) != marks(b)
     assert marks(a) != marks(a | {"tags": "u"})
-    assert marks({"value": b"a"}) == [ORIGIN.mark(0, zlib.crc32(b"a"))]
+    assert marks({"value": b"a"}) == [ORIGIN.mark(0, checksum(b"a"))]
 
 
 def test_what_the_broker_wrote_does_not_take_effect_again() -> None:
@@ -98,7 +99,6 @@ def test_what_the_broker_wrote_does_not_take_effect_again() -> None:
     (entry,) = entries(packer().pack(frame([{"value": b"x", "tags": "new", "properties": read}])))
     properties = decode_properties(entry.properties)
     assert properties.pop(Property.UNIQUE_KEY) != "old"
-    assert properties.pop(PROPERTY) != "old"
     assert properties == {"color": "red", "TAGS": "new"}
 
 
@@ -147,8 +147,8 @@ def test_what_no_broker_takes_is_refused(row: dict[str, Any], message: str) -> N
 
 def test_rows_that_a_frame_numbers_are_marked_so_in_any_task() -> None:
     def marks(rows: list[dict[str, Any]], partition: int) -> list[str]:
-        own = RowPacker(Origin("writer", 2, partition), lambda: "0" * 32, 1000)
-        return [decode_properties(entry.properties)[PROPERTY] for entry in entries(own.pack(frame(rows)))]
+        own = RowPacker(Origin("writer", 2, partition), 1000)
+        return [decode_properties(entry.properties)[Property.UNIQUE_KEY] for entry in entries(own.pack(frame(rows)))]
 
     numbered = [{"value": b"%d" % n, "row_number": n} for n in (5, 1 << 40, 0)]
     found = marks(numbered, 0)
@@ -156,7 +156,9 @@ def test_rows_that_a_frame_numbers_are_marked_so_in_any_task() -> None:
     assert marks(numbered[::-1], 9)[::-1] == found
 
 
-def test_a_unique_key_may_be_given() -> None:
+def test_a_unique_key_may_be_given_and_the_mark_stands_beside_it() -> None:
     packed = packer().pack(frame([{"value": b"x", "unique_key": "AB12"}, {"value": b"y"}]))
-    found = [decode_properties(entry.properties)[Property.UNIQUE_KEY] for entry in entries(packed)]
-    assert found == ["AB12", f"{0:028X}0001"]
+    first, second = (decode_properties(entry.properties) for entry in entries(packed))
+    marks = [ORIGIN.mark(0, checksum(b"x")), ORIGIN.mark(1, checksum(b"y"))]
+    assert (first[Property.UNIQUE_KEY], first[PROPERTY]) == ("AB12", marks[0])
+    assert (second[Property.UNIQUE_KEY], second[PROPERTY]) == (marks[1], marks[1])

@@ -34,6 +34,17 @@ def test_a_frame_is_written(spark: SparkSession, any_cluster: AnyCluster, topic:
     assert sorted(back.collect(), key=lambda row: int(row.value)) == wanted
 
 
+def test_a_topic_that_stores_batches_as_one_record(spark: SparkSession, real_cluster: AnyCluster, topic: str) -> None:
+    create_topic(real_cluster.namesrv, topic, queues=2, attributes="+queue.type=BatchCQ")
+    frame = spark.range(20_000).selectExpr("concat('n', id) value", "array(cast(id as string)) keys")
+    writing = frame.write.format("rocketmq").options(namesrv=real_cluster.namesrv, topic=topic, batchBytes="20000")
+    writing.mode("append").save()
+    # tasks begin and end within batches
+    back = read(spark, real_cluster, topic, minPartitions="23").selectExpr("cast(value as string) value", "keys")
+    wait_until(lambda: back.count() >= 20_000, "all rows in their queues")
+    assert Counter(back.collect()) == Counter((f"n{n}", str(n)) for n in range(20_000))
+
+
 def test_what_cannot_be_written_is_named(spark: SparkSession) -> None:
     writing = spark.range(1).write.format("rocketmq").options(namesrv="127.0.0.1:1", topic="t")
     with pytest.raises(Exception, match="column='id': there is no such column to write"):

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 import evenq
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import OffsetsLost
 from evenq.model import Message, MessageQueue
 from evenq.spark.lookup import Lookup

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import evenq
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import RemoteError
 from evenq.spark import batches, outbox, writer
 from evenq.spark.batches import record_batches

@@ -22,8 +22,9 @@ from evenq.protocol.columns.arrays import texts
 from evenq.protocol.names import RETRY
 from evenq.spark.deduplicate import Deduplicator
 from evenq.spark.losses import on_loss
-from evenq.spark.marks import PROPERTY
+from evenq.spark.marks import MARK, PROPERTY
 from evenq.spark.options import ReadOptions
+from evenq.spark.settling import settle
 
 __all__ = ["record_batches"]
 
@@ -42,6 +43,7 @@ def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Genera
     The event loop runs only while the next batch is wanted. Answers that come meanwhile wait in the socket, which is
     all the overlap there is to gain, and no second thread competes for the interpreter.
     """
+    settle()
     with asyncio.Runner() as runner:
         session = runner.run(_open(options))
         try:
@@ -85,8 +87,13 @@ def _once(runner: asyncio.Runner, session: Session, options: ReadOptions, part: 
 
 
 def _marks(batch: pa.RecordBatch) -> list[str | None]:
-    found: list[str | None] = pc.map_lookup(batch.column("properties"), PROPERTY, "last").to_pylist()
-    return found
+    keys = batch.column("unique_key")
+    found = pc.coalesce(
+        pc.map_lookup(batch.column("properties"), PROPERTY, "last"),
+        pc.if_else(pc.match_substring_regex(keys, MARK), keys, None),
+    )
+    marks: list[str | None] = found.to_pylist()
+    return marks
 
 
 async def _open(options: ReadOptions) -> Session:
@@ -160,6 +167,7 @@ def _decode(options: ReadOptions, chunks: Sequence[Chunk]) -> pa.RecordBatch:
     batch = decode_many(
         [chunk.body for chunk in chunks],
         brokers=[chunk.queue.broker for chunk in chunks],
+        spans=[(chunk.start, chunk.stop) for chunk in chunks],
         include_properties=options.include_properties or again,
         property_columns=options.property_columns,
         poisoned=poisoned,

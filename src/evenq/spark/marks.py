@@ -4,6 +4,10 @@ A row that is written again, by a batch that is run again, has the same mark. ::
 
     5f2c8e01a9b34d77.12.3.4567.9a0c1b2d        query . epoch . partition . row . checksum
 
+It is the unique key of the message, which every client shows and brokers find: whoever leaves out unique keys that he
+has seen gets each row once, without knowing of marks. Rows that keep the unique key of what they are copied from have
+their mark in a property of its own.
+
 Rows are numbered in the order in which Spark gives them. Where that order is another one in the next try, as it may be
 behind a shuffle, the checksum tells the rows apart: then they come twice, but none is taken for another and left out.
 """
@@ -12,10 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PROPERTY", "QUERY_DIGITS", "Origin", "epoch_of"]
+__all__ = ["MARK", "PROPERTY", "QUERY_DIGITS", "Origin", "epoch_of"]
 
-# The property that a mark travels in.
+# The property that a mark travels in where the unique key is another one.
 PROPERTY = "EVENQ_ROW"
+
+# What a unique key ends with that is a mark.
+MARK = r"\.\d+\.\d+\.\d+\.[0-9a-f]{8}$"
 
 # Of a query's name so many letters go into marks.
 QUERY_DIGITS = 16

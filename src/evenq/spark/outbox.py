@@ -71,8 +71,8 @@ class Outbox:
     def __init__(self, session: Session, options: WriteOptions) -> None:
         self._session = session
         self._options = options
-        # makes unique keys
-        self.ids = _unique_ids(session.client_id).next
+        # makes unique keys of batches
+        self._ids = _unique_ids(session.client_id).next
         self._sender = Sender(
             session,
             SendRequests(options.group, TOPIC_QUEUES, session.wire_name),
@@ -152,7 +152,7 @@ class Outbox:
     def _close(self, lane: _Lane) -> None:
         """Make a parcel of the rows that have gathered."""
         if lane.gathered:
-            properties = encode_properties({Property.UNIQUE_KEY: self.ids()})
+            properties = encode_properties({Property.UNIQUE_KEY: self._ids()})
             code = int(RequestCode.SEND_BATCH_MESSAGE)
             self._enqueue(lane, _Rows(lane.queue.topic, b"".join(lane.gathered), properties, code=code))
             lane.gathered, lane.size = [], 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from evenq.errors import ArgumentError
 from evenq.model import Property
 from evenq.protocol.compression import DEFAULT_THRESHOLD, compress
+from evenq.spark.checksums import checksums
 from evenq.spark.marks import PROPERTY, Origin
 
 __all__ = ["Alone", "Packed", "RowPacker", "numbered"]
@@ -59,34 +58,23 @@ class Packed:
 
 
 class RowPacker:
-    """Packs the rows of one task, in the order in which they come. ``ids`` makes unique keys."""
+    """Packs the rows of one task, in the order in which they come."""
 
-    def __init__(self, origin: Origin, ids: Callable[[], str], max_message_size: int) -> None:
+    def __init__(self, origin: Origin, max_message_size: int) -> None:
         self._origin = origin
-        self._ids = ids
         self._most = max_message_size
         # how many rows there were so far
         self.row = 0
 
     def pack(self, batch: pa.RecordBatch) -> Packed:
-        """The next rows; at most 65,536 at a time."""
+        """The next rows."""
         columns = {name: batch.column(name) for name in batch.schema.names}
         bodies, sizes = self._bodies(columns["value"])
         own = _own(columns)
         delays = _delays(columns)
         marking, numbers = numbered(self._origin, batch, self.row)
-        parts = [
-            *own,
-            f"{Property.UNIQUE_KEY}\x01",
-            self._unique(columns.get("unique_key"), len(batch)),
-            f"\x02{PROPERTY}\x01{marking.prefix}",
-            numbers.cast(pa.string()),
-            ".",
-            _checksums(bodies, own),
-            "\x02",
-            *delays,
-        ]
-        texts = _joined(parts)
+        mark = [marking.prefix, numbers.cast(pa.string()), ".", _checksums(bodies, own)]
+        texts = _joined([*own, *_identity(columns.get("unique_key"), mark), *delays])
         self.row += len(batch)
         single = sizes > DEFAULT_THRESHOLD
         if delays:
@@ -106,14 +94,6 @@ class RowPacker:
             )
         return column.cast(pa.binary()), sizes
 
-    def _unique(self, given: pa.Array | None, count: int) -> pa.Array:
-        """Unique keys: those of the frame, and where it has none, one of which the counter at its end is exchanged."""
-        digits = _counters().take(pa.array((self.row + np.arange(count)) % len(_counters())))
-        made = pc.binary_join_element_wise(self._ids()[:-4], digits, "")
-        if given is None:
-            return made
-        return pc.if_else(pc.equal(pc.fill_null(_plain("unique_key", given), ""), ""), made, given)
-
 
 def numbered(origin: Origin, batch: pa.RecordBatch, first: int) -> tuple[Origin, pa.Array]:
     """Where rows come from, for their marks, and the number of each; ``first`` is how many the task had before.
@@ -128,9 +108,13 @@ def numbered(origin: Origin, batch: pa.RecordBatch, first: int) -> tuple[Origin,
     return replace(origin, partition=0), numbers
 
 
-@cache
-def _counters() -> pa.Array:
-    return pa.array([f"{number:04X}" for number in range(1 << 16)])
+def _identity(given: pa.Array | None, mark: list[Any]) -> list[Any]:
+    """What tells who the rows are. Their mark is their unique key, unless the frame gives them others."""
+    if given is None:
+        return [f"{Property.UNIQUE_KEY}\x01", *mark, "\x02"]
+    marks = _joined(mark)
+    unique = pc.if_else(pc.equal(pc.fill_null(_plain("unique_key", given), ""), ""), marks, given)
+    return [f"{Property.UNIQUE_KEY}\x01", unique, f"\x02{PROPERTY}\x01", marks, "\x02"]
 
 
 def _joined(parts: list[Any]) -> pa.Array:
@@ -195,14 +179,8 @@ def _delays(columns: Mapping[str, pa.Array]) -> list[pa.Array]:
 
 def _checksums(bodies: pa.Array, own: list[pa.Array]) -> pa.Array:
     """Of each row what it says, in eight hexadecimal digits."""
-    values = bodies.to_pylist()
-    if own:
-        texts = _joined(own).cast(pa.binary()).to_pylist()
-        found = list(map(zlib.crc32, values, map(zlib.crc32, texts)))
-    else:
-        found = list(map(zlib.crc32, values))
-    digits = np.array(found, ">u4").tobytes().hex().encode()
-    return _fixed(digits, 8).cast(pa.binary()).cast(pa.string())
+    found = checksums([bodies, _joined(own).cast(pa.binary())] if own else [bodies])
+    return _fixed(found.astype(">u4").tobytes().hex().encode(), 8).cast(pa.binary()).cast(pa.string())
 
 
 def _entries(bodies: pa.Array, sizes: NDArray[np.int64], texts: pa.Array) -> pa.Array:

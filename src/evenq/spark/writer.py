@@ -21,12 +21,13 @@ from evenq.spark.marks import Origin
 from evenq.spark.outbox import Outbox
 from evenq.spark.placing import Placing, topics_of
 from evenq.spark.rows import RowPacker
+from evenq.spark.settling import settle
 from evenq.spark.sinkoptions import WriteOptions
 
 __all__ = ["BatchWriter", "RateLimit", "StreamWriter", "Written", "write"]
 
 # Rows that are packed before the event loop gets its turn: brokers work on some rows while we pack the next.
-TOGETHER = 2000
+TOGETHER = 10_000
 # Under a limit, rows leave in so many steps a second.
 STEPS = 10
 
@@ -40,9 +41,10 @@ class Written(WriterCommitMessage):
 
 def write(options: WriteOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> int:
     """Send all rows and wait until they are stored; gives their number."""
+    settle()
     with asyncio.Runner() as runner:
         outbox = runner.run(_open(options))
-        packer, placing = RowPacker(origin, outbox.ids, options.max_message_size), Placing(options, origin)
+        packer, placing = RowPacker(origin, options.max_message_size), Placing(options, origin)
         limit = None if options.rows_per_second is None else RateLimit(options.rows_per_second)
         step = TOGETHER if limit is None else limit.step
         try:

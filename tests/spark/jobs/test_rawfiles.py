@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenq
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import StateError
 from evenq.model import Message
 from evenq.spark.jobs import rawfiles

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenq
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.errors import ArgumentError, TopicNotFound
 from evenq.model import Message
 from evenq.spark.jobs.audit.facts import PROPERTY_COLUMNS, message_facts, places
