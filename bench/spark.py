@@ -1,8 +1,9 @@
 """How fast Spark reads and writes topics, next to Spark's Kafka connector, all in one run.
 
-``python -m bench.spark [messages, default 2,000,000] [embedded real kafka, default all]``. Values of 100 bytes in 8
-queues of one broker, ``local[2]``, warm; the best of several rounds, by the clock: servers and Spark share the machine.
-The plain reader has two processes as well.
+``python -m bench.spark [messages, default 2,000,000] [embedded real batched kafka, default all]``. Values of 100 bytes
+in 8 queues of one broker, ``local[2]``, warm; the best of several rounds, by the clock: servers and Spark share the
+machine. ``batched`` is a real broker with topics that store batches as one record. The plain reader has two processes
+as well.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.table import Table
 import evenq
 from bench.kafka import connector_jars, kafka_broker
 from bench.target import quiet
-from evenq.client.read.reading import QueueRange
+from evenq.client.read.ranges import QueueRange
 from evenq.protocol import columns
 from evenq.spark.batches import record_batches
 from evenq.spark.lookup import Lookup
@@ -58,10 +59,12 @@ class System:
 
 
 @contextmanager
-def rocketmq(cluster: AbstractContextManager[RealCluster | evenq.testing.EmbeddedCluster]) -> Iterator[System]:
+def rocketmq(
+    cluster: AbstractContextManager[RealCluster | evenq.testing.EmbeddedCluster], attributes: str | None = None
+) -> Iterator[System]:
     with cluster as running:
-        create_topic(running.namesrv, TOPIC, queues=QUEUES)
-        create_topic(running.namesrv, f"{TOPIC}-again", queues=QUEUES)
+        for topic in (TOPIC, f"{TOPIC}-again"):
+            create_topic(running.namesrv, topic, queues=QUEUES, attributes=attributes)
         least = {"namesrv": running.namesrv}
         yield System(
             "rocketmq",
@@ -81,6 +84,7 @@ def kafka() -> Iterator[System]:
 SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {
     "embedded": lambda: rocketmq(evenq.testing.cluster(brokers=1)),
     "real": lambda: rocketmq(RealCluster(brokers=1, quick=False)),
+    "batched": lambda: rocketmq(RealCluster(brokers=1, quick=False), "+queue.type=BatchCQ"),
     "kafka": kafka,
 }
 
