@@ -101,6 +101,8 @@ class JavaHost:
         self._pending: dict[int, Future[msgspec.Raw]] = {}
         self._listeners: dict[str, Listener] = {}
         self._clients: list[JavaClient] = []
+        # why nobody reads what it says any more
+        self._ended: str | None = None
         self._reader = threading.Thread(target=self._read, name="java-host", daemon=True)
         self._reader.start()
 
@@ -254,6 +256,8 @@ class JavaHost:
         """One command to the Java side, and its answer as a value of type ``answer``."""
         number = next(self._ids)
         pending = self._pending[number] = Future()
+        if self._ended is not None:
+            raise JavaError(f"{verb}: {self._ended}")
         line = _encode({"id": number, "do": verb, **arguments}) + b"\n"
         try:
             with self._sending:
@@ -267,18 +271,30 @@ class JavaHost:
             raise JavaError(f"{verb} was not answered within {seconds:g} s; its output:\n{self._jvm.tail()}") from None
 
     def _read(self) -> None:
+        self._ended = self._read_all()
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(JavaError(f"{self._ended}; its output:\n{self._jvm.tail()}"))
+
+    def _read_all(self) -> str:
+        """Take in what it says, until it ends or says what cannot be taken in; tells which."""
         for line in self._jvm.stdout:
             if not line.endswith(b"\n"):
                 break  # it was killed in the middle
-            match _decode(line):
-                case _Reply(number, value):
-                    self._pending.pop(number).set_result(value)
-                case _Failure(number, error):
-                    self._pending.pop(number).set_exception(JavaError(error))
-                case _Messages(actor, at, messages):
-                    self._listeners[actor](at, [message.view() for message in messages])
-        for pending in self._pending.values():
-            pending.set_exception(JavaError(f"its JVM has ended; its output:\n{self._jvm.tail()}"))
+            try:
+                self._take_in(line)
+            except Exception as error:  # noqa: BLE001 - or everybody would wait for answers that nobody reads
+                return f"its JVM said what cannot be taken in ({error!r}): {line[:1000]!r}"
+        return "its JVM has ended"
+
+    def _take_in(self, line: bytes) -> None:
+        match _decode(line):
+            case _Reply(number, value):
+                self._pending.pop(number).set_result(value)
+            case _Failure(number, error):
+                self._pending.pop(number).set_exception(JavaError(error))
+            case _Messages(actor, at, messages):
+                self._listeners[actor](at, [message.view() for message in messages])
 
     def _member(self, kind: str, instance: str | None, **settings: Any) -> JavaMember:
         name = self._name()
