@@ -1,7 +1,6 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,9 +22,7 @@ def test_every_part_has_its_turn_whatever_the_others_say() -> None:
     assert calls == ["a", "b", "a", "b"]
 
 
-def test_what_is_left_is_done_at_once_and_what_fails_later(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_is_done_at_once_and_what_fails_later(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
     steps: Iterator[bool | OSError] = iter([True, True, False, OSError("the disk is full"), False])
 
@@ -40,9 +37,7 @@ def test_what_is_left_is_done_at_once_and_what_fails_later(
             raise step
         return step
 
-    # not asyncio's own: brokers of other tests sleep too, in their threads
-    monkeypatch.setattr("evenq.broker.clockwork.asyncio", SimpleNamespace(sleep=sleep))
     with caplog.at_level(logging.ERROR), pytest.raises(asyncio.CancelledError):
-        asyncio.run(Clockwork([part], 0.1).run())
+        asyncio.run(Clockwork([part], 0.1, sleep).run())
     assert pauses == [0.1, 0, 0, 0.1, 1.0, 0.1]
     assert "trying again in 1 s" in caplog.text

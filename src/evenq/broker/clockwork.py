@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = ["Clockwork"]
 
@@ -20,9 +20,15 @@ class Clockwork:
     The parts look at the broker's own clock, which need not be the system's.
     """
 
-    def __init__(self, parts: Sequence[Callable[[], bool]], period: float) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Callable[[], bool]],
+        period: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._parts = parts
         self._period = period
+        self._sleep = sleep
 
     def tick(self) -> bool:
         """Let each part do some of what is due; whether there is more."""
@@ -32,7 +38,7 @@ class Clockwork:
     async def run(self) -> None:
         pause = self._period
         while True:
-            await asyncio.sleep(pause)
+            await self._sleep(pause)
             try:
                 # much work is done in parts, between which others have their turn
                 pause = 0 if self.tick() else self._period
