@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from evenq import Message, Producer
+from evenq.protocol import RequestCode
+from evenq.protocol.bodies import TopicConfig
+from evenq.protocol.headers import TopicRequest
 from tests.cli.conftest import Evenq
-from tests.clusters import AnyCluster, wait_shown
+from tests.clusters import AnyCluster, ask, brokers, wait_shown
 
 
 def test_a_topic_from_beginning_to_end(at_cluster: Evenq, topic: str) -> None:
@@ -33,6 +36,16 @@ def test_a_topic_on_one_broker(at_cluster: Evenq, topic: str) -> None:
     made = at_cluster("topic", "create", topic, "--queues", "1", "--broker", "broker-b")
     assert made[0].split() == ["broker", "cluster", "read", "queues", "write", "queues", "perm", "addresses"]
     assert [line.split()[0] for line in made[1:]] == ["broker-b"]
+
+
+def test_a_topic_with_attributes(at_cluster: Evenq, any_cluster: AnyCluster, topic: str) -> None:
+    create = ("topic", "create", topic, "--queues", "1", "--attribute")
+    assert at_cluster.error(*create, "message.type") == "--attribute='message.type': give NAME=VALUE"
+    assert "FIFO" in at_cluster.error(*create, "message.type=GREEN")
+    at_cluster(*create, "message.type=FIFO", "--attribute", "reserve.time=5000")
+    (address, *_) = brokers(any_cluster.namesrv).values()
+    answer = ask(address, RequestCode.GET_TOPIC_CONFIG, TopicRequest(topic=topic))
+    assert TopicConfig.decode(answer.body).attributes == {"message.type": "FIFO", "reserve.time": "5000"}
 
 
 def test_a_topic_is_not_created_twice(at_cluster: Evenq, topic: str) -> None:

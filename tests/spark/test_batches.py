@@ -7,7 +7,7 @@ import pytest
 
 import evenq
 from evenq.client.read.ranges import QueueRange
-from evenq.errors import OffsetsLost, RecordError, RemoteError
+from evenq.errors import ArgumentError, OffsetsLost, RecordError, RemoteError
 from evenq.model import Message, MessageQueue
 from evenq.protocol import RequestCode
 from evenq.protocol.flags import SysFlag
@@ -15,7 +15,8 @@ from evenq.protocol.headers import SendRequestV2
 from evenq.spark import batches
 from evenq.spark.batches import record_batches
 from evenq.spark.options import ReadOptions, read_options
-from tests.clusters import AnyCluster, ask, brokers, create_topic
+from tests.clusters import AnyCluster, ask, brokers, create_topic, wait_shown
+from tests.realmq import RealCluster
 from tests.spark.conftest import Send
 
 
@@ -72,6 +73,29 @@ def test_a_condition_is_met_on_the_broker(least: dict[str, str], send: Send, top
     ranges = ranges_of(Counter(receipt.queue for receipt in receipts))
     got = values(read_options(least | {"sql": "n BETWEEN 10 AND 19"}), ranges)
     assert sorted(got) == [b"%d" % n for n in range(10, 20)]
+
+
+def test_what_is_stored_in_batches_is_filtered_here(real_cluster: RealCluster, topic: str) -> None:
+    # brokers look at the tags and properties of the record, and that of a batch has none
+    plain = f"{topic}-plain"
+    create_topic(real_cluster.namesrv, topic, queues=1, attributes="+queue.type=BatchCQ")
+    create_topic(real_cluster.namesrv, plain, queues=1)
+    tags = ["Aa", "BB", "Cc"]
+    messages = [Message(name, b"%d" % n, tags=tags[n % 3]) for name in (topic, plain) for n in range(300)]
+    with evenq.Producer(real_cluster.namesrv, group="p") as producer:
+        receipts = [*producer.send_batch(messages[:299]), producer.send(messages[299])]
+        receipts += producer.send_batch(messages[300:])
+    wait_shown(real_cluster.namesrv, receipts)
+    ranges = ranges_of(Counter(receipt.queue for receipt in receipts))
+    least = {"namesrv": real_cluster.namesrv, "subscribe": f"{topic},{plain}"}
+
+    assert values(read_options(least), ranges) == [message.body for message in messages]
+    for wanted in ("Aa || Dd", "Cc"):
+        got = values(read_options(least | {"tags": wanted}), ranges)
+        assert got == [message.body for message in messages if message.tags in wanted.split(" || ")]
+    with pytest.raises(ArgumentError, match=rf"sql.*each batch of {topic} as one record"):
+        values(read_options(least | {"sql": "TAGS = 'Aa'"}), ranges)
+    assert len(values(read_options(least | {"sql": "TAGS = 'Aa'"}), ranges[-1:])) == 100
 
 
 def test_a_message_that_cannot_be_unpacked_is_an_error_or_is_left_out(

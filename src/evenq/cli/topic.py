@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evenq.cli.options import NAMESRV, AsJson, Namesrv, Topic, administer, command_group
+from evenq.cli.options import NAMESRV, AsJson, Namesrv, Topic, administer, command_group, read_pair
 from evenq.cli.output import print_json, print_table
 from evenq.client.admin import Admin, Permission, TopicPart
 from evenq.errors import ArgumentError, TopicNotFound
@@ -38,16 +38,24 @@ def create(
     queues: Annotated[int, typer.Option(help="Queues on each broker.")] = 8,
     perm: Perm = "rw",
     order: Annotated[bool, typer.Option(help="Keep the layout fixed, for messages in order.")] = False,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An attribute of RocketMQ's; may be given again."),
+    ] = None,
     broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be given again.")] = None,
     namesrv: Namesrv = NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic on all brokers, or on some."""
+    """Create a topic on all brokers, or on some.
+
+    --attribute queue.type=BatchCQ lets brokers store each batch as one record: for bulk data.
+    """
+    attributes = dict(read_pair(text, argument="--attribute") for text in attribute or ())
 
     async def work(admin: Admin) -> tuple[TopicPart, ...]:
         if await _exists(admin, topic):
             raise ArgumentError("topic", topic, "it is there already: change it with evenq topic update")
-        await admin.create_topic(topic, queues=queues, perm=perm, order=order, brokers=broker)
+        await admin.create_topic(topic, queues=queues, perm=perm, order=order, attributes=attributes, brokers=broker)
         return await admin.route(topic)
 
     _print_route(administer(namesrv, work), as_json)

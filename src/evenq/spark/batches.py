@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +16,19 @@ import pyarrow.compute as pc
 from evenq.client.net.session import Session
 from evenq.client.read.ranges import QueueRange
 from evenq.client.read.reading import Chunk, RangeReader
-from evenq.errors import ConnectError, OffsetsLost, RecordError, RemoteError, RequestTimeout, TopicNotFound
-from evenq.model import Property
+from evenq.errors import (
+    ArgumentError,
+    ConnectError,
+    OffsetsLost,
+    RecordError,
+    RemoteError,
+    RequestTimeout,
+    TopicNotFound,
+)
+from evenq.model import MessageQueue, Property
 from evenq.protocol.columns import decode_many
 from evenq.protocol.columns.arrays import texts
+from evenq.protocol.filters import EVERYTHING, TAG
 from evenq.protocol.names import RETRY
 from evenq.spark.deduplicate import Deduplicator
 from evenq.spark.losses import on_loss
@@ -63,7 +73,7 @@ def _all(
     ranges: Sequence[QueueRange],
     lost: Callable[[OffsetsLost], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    chunks = _patiently(session, options, ranges, lost or on_loss(options))
+    chunks = _read(session, options, ranges, lost or on_loss(options))
     while came := runner.run(_gather(chunks)):
         batch = _decode(options, came)
         if len(batch):
@@ -100,22 +110,34 @@ async def _open(options: ReadOptions) -> Session:
     return options.connecting.session()
 
 
+async def _read(
+    session: Session, options: ReadOptions, ranges: Sequence[QueueRange], lost: Callable[[OffsetsLost], None]
+) -> AsyncIterator[Chunk]:
+    """Read the ranges; topic after topic where something is left out, since brokers cannot filter all of them."""
+    parts: Iterable[Iterable[QueueRange]] = [ranges]
+    if options.expression != (EVERYTHING, TAG):
+        parts = (part for _, part in groupby(ranges, lambda each: each.queue.topic))
+    for part in parts:
+        async for chunk in _patiently(session, options, part, lost):
+            yield chunk
+
+
 async def _patiently(
     session: Session, options: ReadOptions, ranges: Iterable[QueueRange], lost: Callable[[OffsetsLost], None]
 ) -> AsyncIterator[Chunk]:
     """Read the ranges. A broker that cannot be reached is waited for; then what it has counts as lost."""
-    expression, expression_type = options.expression
     todo = deque(ranges)
     since = time.monotonic()
     while todo:
-        reader = RangeReader(
-            session,
-            options.pull_group,
-            expression=expression,
-            expression_type=expression_type,
-            on_loss=lost,
-        )
         try:
+            expression, expression_type = await _filter(session, options, todo[0].queue)
+            reader = RangeReader(
+                session,
+                options.pull_group,
+                expression=expression,
+                expression_type=expression_type,
+                on_loss=lost,
+            )
             async for chunk in reader.read(list(todo)):
                 _drop_read(todo, chunk)
                 since = time.monotonic()
@@ -128,6 +150,23 @@ async def _patiently(
             else:
                 log.warning("%s; trying again in %.0f s", error, PAUSE)
                 await asyncio.sleep(PAUSE)
+
+
+async def _filter(session: Session, options: ReadOptions, queue: MessageQueue) -> tuple[str, str]:
+    """What the broker of a queue is to leave out.
+
+    One that stores each batch as one record looks at that, which has neither tags nor properties: it is asked for
+    everything, and tags are compared here, as they always are.
+    """
+    if options.expression == (EVERYTHING, TAG):
+        return EVERYTHING, TAG
+    address = (await session.routes.get(queue.topic)).address(queue.broker)
+    if not await session.remote.stores_batches(address, queue.topic):
+        return options.expression
+    if options.sql is not None:
+        hint = f"brokers store each batch of {queue.topic} as one record: leave it out, and filter the frame"
+        raise ArgumentError("sql", options.sql, hint)
+    return EVERYTHING, TAG
 
 
 def _drop_read(todo: deque[QueueRange], chunk: Chunk) -> None:

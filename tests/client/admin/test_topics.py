@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from evenq import Admin, ArgumentError, Message, Producer, RefusedError, SendResult, TopicNotFound
+from evenq.protocol.bodies import TopicConfig
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.headers import KvKey, KvValue, TopicRequest
 from evenq.testing import cluster
-from tests.clusters import AnyCluster, ask, route
+from tests.clusters import AnyCluster, ask, brokers, route
 from tests.waiting import wait_until
 
 
@@ -36,6 +37,14 @@ def test_the_route_tells_where_the_brokers_are(admin: Admin, wide: str) -> None:
 def test_a_topic_may_be_on_some_brokers_only(admin: Admin, topic: str) -> None:
     admin.create_topic(topic, queues=1, perm="w", brokers=["broker-b"])
     assert layout(admin, topic) == {"broker-b": (1, 1, "w")}
+
+
+def test_a_topic_has_the_attributes_that_it_was_made_with(any_cluster: AnyCluster, admin: Admin, topic: str) -> None:
+    admin.create_topic(topic, queues=1, attributes={"message.type": "FIFO", "reserve.time": "5000"})
+    admin.update_topic(topic, queues=2)
+    for address in brokers(any_cluster.namesrv).values():
+        answer = ask(address, RequestCode.GET_TOPIC_CONFIG, TopicRequest(topic=topic))
+        assert TopicConfig.decode(answer.body).attributes == {"message.type": "FIFO", "reserve.time": "5000"}
 
 
 def test_an_ordered_topic_has_its_layout_at_the_name_server(any_cluster: AnyCluster, admin: Admin, topic: str) -> None:

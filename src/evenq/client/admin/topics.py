@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -122,17 +122,24 @@ class Topics(Administration):
         queues: int = 8,
         perm: Permission = "rw",
         order: bool = False,
+        attributes: Mapping[str, str] | None = None,
         brokers: Collection[str] | None = None,
     ) -> None:
         """Make the topic with ``queues`` queues on every master, or on these ``brokers``; or change it to that.
 
         With ``order`` the layout is fixed: producers keep to it also while a broker is away, so that a key stays with
-        its queue. Returns when the name server knows the topic as it was made.
+        its queue. ``attributes`` are RocketMQ's own, such as ``{"queue.type": "BatchCQ"}``, which lets brokers store
+        each batch as one record. Returns when the name server knows the topic as it was made.
         """
         _check_queues(queues=queues)
         masters = await self._chosen(brokers)
         header = CreateTopic(
-            topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=_perm_bits(perm), order=order
+            topic=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=_perm_bits(perm),
+            order=order,
+            attributes=",".join(f"+{name}={value}" for name, value in (attributes or {}).items()) or None,
         )
         await self._ask_each(masters, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         if order:

@@ -16,6 +16,7 @@ from evenq.protocol.bodies import (
     LockResponse,
     Members,
     OffsetPair,
+    TopicConfig,
 )
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
@@ -29,6 +30,7 @@ from evenq.protocol.headers import (
     QueryOffset,
     SearchOffset,
     SendBack,
+    TopicRequest,
     UnregisterClient,
     UpdateOffset,
 )
@@ -171,6 +173,14 @@ class Remote:
         header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         answer = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return OffsetResponse.from_ext(answer.ext).offset
+
+    async def stores_batches(self, address: str, topic: str) -> bool:
+        """Whether the broker stores each batch of this topic as one record. One that does not say so does not."""
+        try:
+            answer = await self.ask(address, RequestCode.GET_TOPIC_CONFIG, TopicRequest(topic=topic))
+        except RefusedError:
+            return False
+        return TopicConfig.decode(answer.body).attributes.get("queue.type") == "BatchCQ"
 
     async def lock(self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Take the queues for 60 s under the name ``group``; gives those that were granted."""
