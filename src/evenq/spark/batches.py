@@ -34,7 +34,7 @@ from evenq.spark.deduplicate import Deduplicator
 from evenq.spark.losses import on_loss
 from evenq.spark.marks import MARK, PROPERTY
 from evenq.spark.options import ReadOptions
-from evenq.spark.settling import settle
+from evenq.spark.settling import Run, event_loop, settle
 
 __all__ = ["record_batches"]
 
@@ -54,43 +54,43 @@ def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Genera
     all the overlap there is to gain, and no second thread competes for the interpreter.
     """
     settle()
-    with asyncio.Runner() as runner:
-        session = runner.run(_open(options))
+    with event_loop() as run:
+        session = run(_open(options))
         try:
             if options.deduplicate:
                 for part in ranges:
-                    yield from _once(runner, session, options, part)
+                    yield from _once(run, session, options, part)
             else:
-                yield from _all(runner, session, options, ranges)
+                yield from _all(run, session, options, ranges)
         finally:
-            runner.run(session.close())
+            run(session.close())
 
 
 def _all(
-    runner: asyncio.Runner,
+    run: Run,
     session: Session,
     options: ReadOptions,
     ranges: Sequence[QueueRange],
     lost: Callable[[OffsetsLost], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     chunks = _read(session, options, ranges, lost or on_loss(options))
-    while came := runner.run(_gather(chunks)):
+    while came := run(_gather(chunks)):
         batch = _decode(options, came)
         if len(batch):
             yield batch
 
 
-def _once(runner: asyncio.Runner, session: Session, options: ReadOptions, part: QueueRange) -> Iterator[pa.RecordBatch]:
+def _once(run: Run, session: Session, options: ReadOptions, part: QueueRange) -> Iterator[pa.RecordBatch]:
     """The messages of one range without those that are there a second time."""
     marked = replace(options, include_properties=True)
 
     def earlier(low: int, high: int) -> list[str | None]:
         # what is gone by now cannot be looked at, and is nobody's loss
-        found = _all(runner, session, marked, [QueueRange(part.queue, low, high)], lost=lambda loss: None)
+        found = _all(run, session, marked, [QueueRange(part.queue, low, high)], lost=lambda loss: None)
         return [mark for batch in found for mark in _marks(batch)]
 
     seen = Deduplicator(part.start, earlier)
-    for batch in _all(runner, session, marked, [part]):
+    for batch in _all(run, session, marked, [part]):
         fresh = batch.filter(pa.array(seen.fresh(_marks(batch))))
         if len(fresh):
             yield fresh if options.include_properties else fresh.drop_columns(["properties"])

@@ -21,7 +21,7 @@ from evenq.spark.marks import Origin
 from evenq.spark.outbox import Outbox
 from evenq.spark.placing import Placing, topics_of
 from evenq.spark.rows import RowPacker
-from evenq.spark.settling import settle
+from evenq.spark.settling import event_loop, settle
 from evenq.spark.sinkoptions import WriteOptions
 
 __all__ = ["BatchWriter", "RateLimit", "StreamWriter", "Written", "write"]
@@ -42,24 +42,24 @@ class Written(WriterCommitMessage):
 def write(options: WriteOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> int:
     """Send all rows and wait until they are stored; gives their number."""
     settle()
-    with asyncio.Runner() as runner:
-        outbox = runner.run(_open(options))
+    with event_loop() as run:
+        outbox = run(_open(options))
         packer, placing = RowPacker(origin, options.max_message_size), Placing(options, origin)
         limit = None if options.rows_per_second is None else RateLimit(options.rows_per_second)
         step = TOGETHER if limit is None else limit.step
         try:
             for batch in batches:
-                queues = runner.run(outbox.queues(topics_of(batch, options)))
+                queues = run(outbox.queues(topics_of(batch, options)))
                 for start in range(0, len(batch), step):
                     part = batch.slice(start, step)
                     places = placing.place(part, packer.row, queues)
-                    runner.run(outbox.put(packer.pack(part), places))
+                    run(outbox.put(packer.pack(part), places))
                     if limit is not None:
-                        runner.run(outbox.flush())
-                        runner.run(asyncio.sleep(limit.pause(len(part))))
-            runner.run(outbox.flush())
+                        run(outbox.flush())
+                        run(asyncio.sleep(limit.pause(len(part))))
+            run(outbox.flush())
         finally:
-            runner.run(outbox.close())
+            run(outbox.close())
     return packer.row
 
 

@@ -300,16 +300,16 @@ class Connection(asyncio.Protocol):
     def _write(self, command: Command) -> None:
         if self._sign is not None:
             self._sign(command)
-        self._put(command.encode())
+        self._put(*command.parts())
 
-    def _put(self, frame: bytes) -> None:
+    def _put(self, *pieces: bytes) -> None:
         if not self._out:
             if not self._waiting and self._transport is not None:
                 # alone: nothing to wait for
-                self._transport.write(frame)
+                self._transport.write(b"".join(pieces))
                 return
             self._loop.call_soon(self._flush)
-        self._out.append(frame)
+        self._out += pieces
 
     def _flush(self) -> None:
         if self._out and self._transport is not None and not self._transport.is_closing():
