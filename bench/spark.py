@@ -2,8 +2,8 @@
 
 ``python -m bench.spark [messages, default 2,000,000] [embedded real batched kafka, default all]``. Values of 100 bytes
 in 8 queues of one broker, ``local[2]``, warm; the best of several rounds, by the clock: servers and Spark share the
-machine. ``batched`` is a real broker with topics that store batches as one record. The plain reader has two processes
-as well.
+machine, and the systems take turns, since a JVM gets faster with every round. ``batched`` are topics of the real broker
+that store batches as one record. The plain reader has two processes as well.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,40 +54,47 @@ class System:
     """One broker, and how Spark is told to use it."""
 
     format: str
-    reading: Mapping[str, str]
-    writing: Callable[[str], Mapping[str, str]]
+    topic: str
+    least: Mapping[str, str]
+    # other ways to read a batch
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    @property
+    def reading(self) -> dict[str, str]:
+        return {**self.least, "subscribe": self.topic}
 
-@contextmanager
-def rocketmq(
-    cluster: AbstractContextManager[RealCluster | evenq.testing.EmbeddedCluster], attributes: str | None = None
-) -> Iterator[System]:
-    with cluster as running:
-        for topic in (TOPIC, f"{TOPIC}-again"):
-            create_topic(running.namesrv, topic, queues=QUEUES, attributes=attributes)
-        least = {"namesrv": running.namesrv}
-        yield System(
-            "rocketmq",
-            least | {"subscribe": TOPIC},
-            lambda topic: least | {"topic": topic},
-            {"batch with properties": {"includeProperties": "true"}},
-        )
+    def writing(self, topic: str) -> dict[str, str]:
+        return {**self.least, "topic": topic}
+
+
+NAMES = ("embedded", "real", "batched", "kafka")
 
 
 @contextmanager
-def kafka() -> Iterator[System]:
-    with kafka_broker([TOPIC, f"{TOPIC}-again"], QUEUES) as address:
-        least = {"kafka.bootstrap.servers": address}
-        yield System("kafka", least | {"subscribe": TOPIC}, lambda topic: least | {"topic": topic})
+def running(names: Collection[str]) -> Iterator[dict[str, System]]:
+    """The systems of these names, all at once: they take turns."""
+    with ExitStack() as stack:
+        found: dict[str, System] = {}
+        if "embedded" in names:
+            found["embedded"] = rocketmq(stack.enter_context(evenq.testing.cluster(brokers=1)).namesrv)
+        if "real" in names or "batched" in names:
+            real = stack.enter_context(RealCluster(brokers=1, quick=False))
+            found["real"] = rocketmq(real.namesrv)
+            found["batched"] = rocketmq(real.namesrv, "batched", "+queue.type=BatchCQ")
+        if "kafka" in names:
+            found["kafka"] = kafka(stack.enter_context(kafka_broker([TOPIC, f"{TOPIC}-again"], QUEUES)))
+        yield {name: found[name] for name in names}
 
 
-SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {
-    "embedded": lambda: rocketmq(evenq.testing.cluster(brokers=1)),
-    "real": lambda: rocketmq(RealCluster(brokers=1, quick=False)),
-    "batched": lambda: rocketmq(RealCluster(brokers=1, quick=False), "+queue.type=BatchCQ"),
-    "kafka": kafka,
-}
+def rocketmq(namesrv: str, topic: str = TOPIC, attributes: str | None = None) -> System:
+    for name in (topic, f"{topic}-again"):
+        create_topic(namesrv, name, queues=QUEUES, attributes=attributes)
+    more = {"batch with properties": {"includeProperties": "true"}}
+    return System("rocketmq", topic, {"namesrv": namesrv}, more)
+
+
+def kafka(address: str) -> System:
+    return System("kafka", TOPIC, {"kafka.bootstrap.servers": address})
 
 
 class MadeRows(DataSource):
@@ -123,14 +131,21 @@ def _made(rows: int) -> pa.RecordBatch:
 
 
 def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """The best of some rounds, after one to warm up where there are several. What brokers still do of what was written
+    """The best of some rounds."""
+    return in_turns({"": work}, rounds)[""]
+
+
+def in_turns(works: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The best of some rounds in which all take turns, after one to warm up. What brokers still do of what was written
     before is waited for."""
-    quiet()
-    best = float("inf")
-    for _ in range(rounds + (rounds > 1)):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
+    best = dict.fromkeys(works, float("inf"))
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            quiet()
+            start = time.perf_counter()
+            work()
+            if number:
+                best[name] = min(best[name], time.perf_counter() - start)
     return best
 
 
@@ -163,46 +178,64 @@ def plain(options: ReadOptions, pool: ProcessPoolExecutor, messages: int) -> Non
     assert sum(pool.map(count, [options] * len(tasks), tasks)) == messages
 
 
-def measure(spark: SparkSession, system: System, messages: int) -> dict[str, float]:
-    """Rows a second, by what was done."""
-    frame = spark.range(messages).selectExpr("lpad(cast(id as string), 100, ' ') value")
+class Work:
+    """What is measured of one system."""
 
-    def write(topic: str) -> None:
-        frame.write.format(system.format).options(**system.writing(topic)).mode("append").save()
+    def __init__(self, spark: SparkSession, system: System, messages: int) -> None:
+        self.spark = spark
+        self.system = system
+        self.messages = messages
+        # how long its micro-batches took by themselves
+        self.micro_batches: list[float] = []
 
-    def batch(**more: str) -> DataFrame:
-        return spark.read.format(system.format).options(**system.reading, **more).load()
+    def write(self, again: bool = True) -> None:
+        frame = self.spark.range(self.messages).selectExpr("lpad(cast(id as string), 100, ' ') value")
+        options = self.system.writing(f"{self.system.topic}-again" if again else self.system.topic)
+        frame.write.format(self.system.format).options(**options).mode("append").save()
 
-    def aggregate() -> None:
-        (found,) = batch().selectExpr("sum(length(value))").collect()
-        assert found[0] == 100 * messages
+    def _batch(self, **more: str) -> DataFrame:
+        return self.spark.read.format(self.system.format).options(**self.system.reading, **more).load()
 
-    def stream() -> None:
+    def read(self, **more: str) -> None:
+        noop(self._batch(**more))
+
+    def aggregate(self) -> None:
+        (found,) = self._batch().selectExpr("sum(length(value))").collect()
+        assert found[0] == 100 * self.messages
+
+    def stream(self) -> None:
         with tempfile.TemporaryDirectory() as checkpoint:
-            given = dict(system.reading) | {"startingOffsets": "earliest"}
-            reading = spark.readStream.format(system.format).options(**given).load()
+            given = {**self.system.reading, "startingOffsets": "earliest"}
+            reading = self.spark.readStream.format(self.system.format).options(**given).load()
             writing = reading.writeStream.format("noop").option("checkpointLocation", checkpoint)
             query = writing.trigger(availableNow=True).start()
             query.awaitTermination()
-            took.append(sum(each["durationMs"]["triggerExecution"] for each in query.recentProgress) / 1000)
+            took = [each["durationMs"]["triggerExecution"] for each in query.recentProgress]
+            self.micro_batches.append(sum(took) / 1000)
 
-    took: list[float] = []
-    write(TOPIC)
-    found = {
-        "write": messages / seconds(lambda: write(f"{TOPIC}-again")),
-        "batch into noop": messages / seconds(lambda: noop(batch())),
-        "aggregate": messages / seconds(aggregate),
-        "stream into noop": messages / seconds(stream),
+
+def measure(spark: SparkSession, systems: Mapping[str, System], messages: int) -> dict[str, dict[str, float]]:
+    """Rows a second, by what was done and by system."""
+    works = {name: Work(spark, system, messages) for name, system in systems.items()}
+    for work in works.values():
+        work.write(again=False)
+    taken = {
+        "write": in_turns({name: work.write for name, work in works.items()}),
+        "batch into noop": in_turns({name: work.read for name, work in works.items()}),
+        "aggregate": in_turns({name: work.aggregate for name, work in works.items()}),
+        "stream into noop": in_turns({name: work.stream for name, work in works.items()}),
     }
     # without what Spark takes to start a query, which for a source in Python is a process
-    found["its micro-batch alone"] = messages / min(took)
-    for name, more in system.more.items():
-        found[name] = messages / seconds(lambda more=more: noop(batch(**more)))  # type: ignore[misc]
-    if system.format == "rocketmq":
-        options = read_options(system.reading)
-        with ProcessPoolExecutor(CORES, get_context("spawn")) as pool:
-            found["plain reader, no Spark"] = messages / seconds(lambda: plain(options, pool, messages))
-    return found
+    taken["its micro-batch alone"] = {name: min(work.micro_batches) for name, work in works.items()}
+    for more in dict.fromkeys(more for system in systems.values() for more in system.more):
+        able = {name: work for name, work in works.items() if more in systems[name].more}
+        taken[more] = in_turns({name: partial(work.read, **systems[name].more[more]) for name, work in able.items()})
+    with ProcessPoolExecutor(CORES, get_context("spawn")) as pool:
+        options = {name: read_options(each.reading) for name, each in systems.items() if each.format == "rocketmq"}
+        taken["plain reader, no Spark"] = in_turns(
+            {name: partial(plain, each, pool, messages) for name, each in options.items()}
+        )
+    return {what: {name: messages / took for name, took in each.items()} for what, each in taken.items()}
 
 
 def workers_peak() -> int:
@@ -220,12 +253,10 @@ def workers_peak() -> int:
 
 def main() -> None:
     messages = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
-    names = sys.argv[2:] or list(SYSTEMS)
+    names = sys.argv[2:] or NAMES
     spark = session(connector_jars() if "kafka" in names else [])
-    rates: dict[str, dict[str, float]] = {}
-    for name in names:
-        with SYSTEMS[name]() as system:
-            rates[name] = measure(spark, system, messages)
+    with running(names) as systems:
+        rates = measure(spark, systems, messages)
     made = messages / seconds(lambda: noop(spark.read.format("made").option("rows", messages).load()))
     peak = workers_peak()
     spark.stop()
@@ -233,19 +264,20 @@ def main() -> None:
     table.add_column("")
     for name in names:
         table.add_column(name, justify="right")
-    against = rates.get("kafka", {})
-    for what in dict.fromkeys(what for found in rates.values() for what in found):
-        cells = []
-        for name in names:
-            rate = rates[name].get(what)
-            ratio = f" ({rate / against[what]:.2f} ×)" if rate and what in against and name != "kafka" else ""
-            cells.append(f"{rate:,.0f}{ratio}" if rate else "")
-        table.add_row(what, *cells)
+    for what, found in rates.items():
+        table.add_row(what, *(_cell(name, found) for name in names))
     console = Console()
     console.print(table)
     console.print(
         f"rows made of nothing: {made:,.0f} a second; most memory of a Python worker: {peak / 2**20:,.0f} MiB"
     )
+
+
+def _cell(name: str, found: Mapping[str, float]) -> str:
+    if name not in found:
+        return ""
+    ratio = f" ({found[name] / found['kafka']:.2f} ×)" if name != "kafka" and "kafka" in found else ""
+    return f"{found[name]:,.0f}{ratio}"
 
 
 if __name__ == "__main__":

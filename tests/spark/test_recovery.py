@@ -15,7 +15,8 @@ import pytest
 import evenq
 from evenq.model import Message, MessageQueue
 from evenq.protocol import RequestCode
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, wait_shown
+from tests.realmq import RealCluster
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ query.trigger(availableNow=True).start().awaitTermination()
 def fill(namesrv: str, topic: str, first: int, count: int) -> None:
     with evenq.Producer(namesrv, group="recovery") as producer:
         sent = [producer.send_async(Message(topic, b"%d" % n)) for n in range(first, first + count)]
-        assert all(future.result().ok for future in sent)
+        wait_shown(namesrv, [future.result() for future in sent])
 
 
 def stream(spark: SparkSession, folder: Path, **options: str) -> DataStreamWriter:
@@ -60,9 +61,9 @@ def values(frame: DataFrame) -> Counter[int]:
 
 
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(
-    spark: SparkSession, embedded_cluster: AnyCluster, topic: str, tmp_path: Path
+    spark: SparkSession, any_cluster: AnyCluster, topic: str, tmp_path: Path
 ) -> None:
-    namesrv = embedded_cluster.namesrv
+    namesrv = any_cluster.namesrv
     create_topic(namesrv, topic, queues=2)
     fill(namesrv, topic, 0, 100)
     killed = subprocess.run(
@@ -102,9 +103,9 @@ POINTS = {
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_restart_at_any_point_of_a_micro_batch_reads_each_message_once(
-    spark: SparkSession, embedded_cluster: AnyCluster, topic: str, tmp_path: Path, point: str
+    spark: SparkSession, any_cluster: AnyCluster, topic: str, tmp_path: Path, point: str
 ) -> None:
-    namesrv, out = embedded_cluster.namesrv, tmp_path / "out"
+    namesrv, out = any_cluster.namesrv, tmp_path / "out"
     create_topic(namesrv, topic, queues=2)
     fill(namesrv, topic, 0, 60)
 
@@ -159,6 +160,36 @@ def test_topics_that_appear_queues_that_are_added_and_a_broker_that_goes_and_com
                 another.send(Message(topic, b"5"), queue=MessageQueue(topic, b, 1))
             # name servers are asked every 30 s for what is new, and sooner while a broker is missed
             wait_for(0, 1, 2, 3, 4, 5)
+            assert running.isActive
+        finally:
+            running.stop()
+
+
+@pytest.mark.interop
+def test_a_java_broker_that_is_killed_and_comes_back(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    with RealCluster(brokers=2) as cluster, evenq.Producer(cluster.namesrv, group="p") as producer:
+        a, b = sorted(cluster.brokers)
+        seen: Counter[int] = Counter()
+
+        def send(broker: str, queue_id: int, number: int) -> None:
+            producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, broker, queue_id))
+
+        def wait_for(*numbers: int) -> None:
+            wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 180)
+
+        create_topic(cluster.namesrv, topic, queues=1)
+        send(a, 0, 0)
+        send(b, 0, 1)
+        query = stream(spark, tmp_path, namesrv=cluster.namesrv, subscribe=topic)
+        running = query.foreachBatch(lambda frame, number: seen.update(values(frame))).start()
+        try:
+            wait_for(0, 1)
+            cluster.kill_broker(b)
+            send(a, 0, 2)
+            wait_for(0, 1, 2)
+            cluster.start_broker(b)
+            send(b, 0, 3)
+            wait_for(0, 1, 2, 3)
             assert running.isActive
         finally:
             running.stop()
