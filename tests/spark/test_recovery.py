@@ -167,28 +167,30 @@ def test_topics_that_appear_queues_that_are_added_and_a_broker_that_goes_and_com
 
 @pytest.mark.interop
 def test_a_java_broker_that_is_killed_and_comes_back(spark: SparkSession, topic: str, tmp_path: Path) -> None:
-    with RealCluster(brokers=2) as cluster, evenq.Producer(cluster.namesrv, group="p") as producer:
+    with RealCluster(brokers=2) as cluster:
         a, b = sorted(cluster.brokers)
         seen: Counter[int] = Counter()
 
-        def send(broker: str, queue_id: int, number: int) -> None:
-            producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, broker, queue_id))
+        def send(broker: str, number: int) -> None:
+            # a new one each time: its routes are those of now
+            with evenq.Producer(cluster.namesrv, group="p") as producer:
+                producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, broker, 0))
 
         def wait_for(*numbers: int) -> None:
             wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 180)
 
         create_topic(cluster.namesrv, topic, queues=1)
-        send(a, 0, 0)
-        send(b, 0, 1)
+        send(a, 0)
+        send(b, 1)
         query = stream(spark, tmp_path, namesrv=cluster.namesrv, subscribe=topic)
         running = query.foreachBatch(lambda frame, number: seen.update(values(frame))).start()
         try:
             wait_for(0, 1)
             cluster.kill_broker(b)
-            send(a, 0, 2)
+            send(a, 2)
             wait_for(0, 1, 2)
             cluster.start_broker(b)
-            send(b, 0, 3)
+            send(b, 3)
             wait_for(0, 1, 2, 3)
             assert running.isActive
         finally:
