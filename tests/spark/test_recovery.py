@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -58,6 +60,26 @@ def stream(spark: SparkSession, folder: Path, **options: str) -> DataStreamWrite
 
 def values(frame: DataFrame) -> Counter[int]:
     return Counter(int(bytes(row.value)) for row in frame.select("value").collect())
+
+
+class Wait(Protocol):
+    def __call__(self, *numbers: int, seconds: float = 180) -> None: ...
+
+
+@contextmanager
+def running(query: DataStreamWriter) -> Iterator[Wait]:
+    """Lets a stream run, and gives a function that waits until it has brought these numbers, each once."""
+    seen: Counter[int] = Counter()
+    started = query.foreachBatch(lambda frame, number: seen.update(values(frame))).start()
+
+    def wait_for(*numbers: int, seconds: float = 180) -> None:
+        wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {started.exception()}", seconds)
+
+    try:
+        yield wait_for
+        assert started.isActive
+    finally:
+        started.stop()
 
 
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(
@@ -134,24 +156,18 @@ def test_topics_that_appear_queues_that_are_added_and_a_broker_that_goes_and_com
         def send(name: str, broker: str, queue_id: int, number: int) -> None:
             producer.send(Message(name, b"%d" % number), queue=MessageQueue(name, broker, queue_id))
 
-        seen: Counter[int] = Counter()
-
-        def wait_for(*numbers: int) -> None:
-            wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 180)
-
         create_topic(namesrv, topic, queues=1)
         send(topic, a, 0, 0)
         send(topic, b, 0, 1)
         query = stream(spark, tmp_path, namesrv=namesrv, subscribePattern=f"{topic}.*")
-        running = query.foreachBatch(lambda frame, number: seen.update(values(frame))).start()
-        try:
+        with running(query) as wait_for:
             wait_for(0, 1)
             # a micro-batch that was planned with the message would wait for its broker
             cluster.brokers[b].faults.add(RequestCode.GET_MAX_OFFSET, close=True)
             send(topic, b, 0, 2)
             cluster.stop_broker(b)
             send(topic, a, 0, 3)
-            wait_until(lambda: seen[3], lambda: f"what the other broker has: {seen} {running.exception()}", 60)
+            wait_for(0, 1, 3, seconds=60)
             create_topic(namesrv, f"{topic}-b", queues=1)
             send(f"{topic}-b", a, 0, 4)
             cluster.start_broker(b)
@@ -160,31 +176,22 @@ def test_topics_that_appear_queues_that_are_added_and_a_broker_that_goes_and_com
                 another.send(Message(topic, b"5"), queue=MessageQueue(topic, b, 1))
             # name servers are asked every 30 s for what is new, and sooner while a broker is missed
             wait_for(0, 1, 2, 3, 4, 5)
-            assert running.isActive
-        finally:
-            running.stop()
 
 
 @pytest.mark.interop
 def test_a_java_broker_that_is_killed_and_comes_back(spark: SparkSession, topic: str, tmp_path: Path) -> None:
     with RealCluster(brokers=2) as cluster:
         a, b = sorted(cluster.brokers)
-        seen: Counter[int] = Counter()
 
         def send(broker: str, number: int) -> None:
             # a new one each time: its routes are those of now
             with evenq.Producer(cluster.namesrv, group="p") as producer:
                 producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, broker, 0))
 
-        def wait_for(*numbers: int) -> None:
-            wait_until(lambda: seen.copy() == Counter(numbers), lambda: f"{numbers}: {seen} {running.exception()}", 180)
-
         create_topic(cluster.namesrv, topic, queues=1)
         send(a, 0)
         send(b, 1)
-        query = stream(spark, tmp_path, namesrv=cluster.namesrv, subscribe=topic)
-        running = query.foreachBatch(lambda frame, number: seen.update(values(frame))).start()
-        try:
+        with running(stream(spark, tmp_path, namesrv=cluster.namesrv, subscribe=topic)) as wait_for:
             wait_for(0, 1)
             cluster.kill_broker(b)
             send(a, 2)
@@ -192,6 +199,3 @@ def test_a_java_broker_that_is_killed_and_comes_back(spark: SparkSession, topic:
             cluster.start_broker(b)
             send(b, 3)
             wait_for(0, 1, 2, 3)
-            assert running.isActive
-        finally:
-            running.stop()

@@ -45,6 +45,8 @@ ROWS = 10_000
 BYTES = 4 * 1024 * 1024
 # Seconds between two looks for a broker that cannot be reached.
 PAUSE = 1.0
+# What a broker is asked for that is to leave nothing out.
+_UNFILTERED = (EVERYTHING, TAG)
 
 
 def record_batches(options: ReadOptions, ranges: Sequence[QueueRange]) -> Generator[pa.RecordBatch, None, None]:
@@ -115,7 +117,7 @@ async def _read(
 ) -> AsyncIterator[Chunk]:
     """Read the ranges; topic after topic where something is left out, since brokers cannot filter all of them."""
     parts: Iterable[Iterable[QueueRange]] = [ranges]
-    if options.expression != (EVERYTHING, TAG):
+    if options.expression != _UNFILTERED:
         parts = (part for _, part in groupby(ranges, lambda each: each.queue.topic))
     for part in parts:
         async for chunk in _patiently(session, options, part, lost):
@@ -158,15 +160,15 @@ async def _filter(session: Session, options: ReadOptions, queue: MessageQueue) -
     One that stores each batch as one record looks at that, which has neither tags nor properties: it is asked for
     everything, and tags are compared here, as they always are.
     """
-    if options.expression == (EVERYTHING, TAG):
-        return EVERYTHING, TAG
+    if options.expression == _UNFILTERED:
+        return _UNFILTERED
     address = (await session.routes.get(queue.topic)).address(queue.broker)
     if not await session.remote.stores_batches(address, queue.topic):
         return options.expression
     if options.sql is not None:
         hint = f"brokers store each batch of {queue.topic} as one record: leave it out, and filter the frame"
         raise ArgumentError("sql", options.sql, hint)
-    return EVERYTHING, TAG
+    return _UNFILTERED
 
 
 def _drop_read(todo: deque[QueueRange], chunk: Chunk) -> None:

@@ -17,7 +17,6 @@ from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.headers import PullRequest
-from evenq.protocol.records import encode_record
 from tests.client.read.test_following import follow
 from tests.client.read.test_following import no_pauses as no_pauses_of_followers
 from tests.client.read.test_reading import OTHER, QUEUE, FakeBroker, every_offset, no_pauses, read, record
@@ -33,18 +32,8 @@ def batch(queue: MessageQueue, start: int, stop: int) -> bytes:
     if stop == start + 1:
         # what is sent alone is stored alone
         return record(queue, start)
-    return encode_record(
-        topic=queue.topic,
-        body=encode_batch([BatchEntry(b"%d" % offset) for offset in range(start, stop)]),
-        queue_id=queue.queue_id,
-        queue_offset=start,
-        commit_log_offset=0,
-        born_timestamp=0,
-        born_host="127.0.0.1:1",
-        store_timestamp=0,
-        store_host="127.0.0.1:1",
-        sys_flag=SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP,
-    )
+    body = encode_batch([BatchEntry(b"%d" % offset) for offset in range(start, stop)])
+    return record(queue, start, body, SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 
 
 class BatchedBroker(FakeBroker):

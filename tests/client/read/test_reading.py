@@ -30,10 +30,10 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-b", 3)
 
 
-def record(queue: MessageQueue, offset: int) -> bytes:
+def record(queue: MessageQueue, offset: int, body: bytes | None = None, sys_flag: int = 0) -> bytes:
     return encode_record(
         topic=queue.topic,
-        body=b"%d" % offset,
+        body=b"%d" % offset if body is None else body,
         queue_id=queue.queue_id,
         queue_offset=offset,
         commit_log_offset=0,
@@ -41,6 +41,7 @@ def record(queue: MessageQueue, offset: int) -> bytes:
         born_host="127.0.0.1:1",
         store_timestamp=0,
         store_host="127.0.0.1:1",
+        sys_flag=sys_flag,
     )
 
 

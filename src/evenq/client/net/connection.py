@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
     async def _serve(self, on_request: OnRequest, command: Command) -> None:
         answer = await on_request(self, command)
         if answer is not None and not command.is_oneway and self._broken is None:
-            self._put(answer.encode())
+            self._put(*answer.parts())
 
     def _write(self, command: Command) -> None:
         if self._sign is not None:
