@@ -26,6 +26,8 @@ ALLOWED = {
     "spark": {"errors", "model", "balance", "protocol", "client", "plot"},
     "cli": {"errors", "model", "balance", "protocol", "client", "aio", "broker", "testing", "spark", "plot"},
     "web": {"errors", "model", "balance", "protocol", "client", "plot"},
+    # python -m evenq
+    "__main__": {"cli"},
     # the surface itself
     "__init__": {"errors", "model", "balance", "client", "aio", "protocol", "testing"},
 }

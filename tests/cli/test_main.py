@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import socket
 import subprocess
@@ -9,6 +10,8 @@ import sys
 
 import pytest
 
+from evenq import __version__
+from evenq.cli import COMMANDS
 from tests.cli.conftest import Evenq
 from tests.clusters import AnyCluster
 
@@ -74,10 +77,52 @@ def test_without_arguments_there_is_help_and_no_complaint(evenq: Evenq, argument
 
 
 def test_the_help_names_every_command(evenq: Evenq) -> None:
-    from evenq.cli import COMMANDS
-
     out = "\n".join(evenq("--help"))
     assert all(f" {command} " in out for command in COMMANDS)
+
+
+def test_h_is_help_for_the_program(evenq: Evenq) -> None:
+    assert evenq("-h") == evenq("--help")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_h_is_help_for_every_command_and_subcommand(evenq: Evenq, command: str) -> None:
+    module = importlib.import_module(f"evenq.cli.{command}")
+    paths = [[command]]
+    if hasattr(module, "app"):
+        paths += [[command, each.name or each.callback.__name__] for each in module.app.registered_commands]
+    for path in paths:
+        assert f" Usage: evenq {' '.join(path)} " in "\n".join(evenq(*path, "--help"))
+        assert evenq(*path, "-h") == evenq(*path, "--help")
+
+
+def test_version_is_one_line(evenq: Evenq) -> None:
+    assert evenq("--version") == [f"evenq {__version__}"]
+
+
+def test_version_loads_no_command() -> None:
+    code = """
+import sys
+from evenq.cli import COMMANDS, main
+try:
+    main(["--version"])
+finally:
+    print(*(name for name in COMMANDS if f"evenq.cli.{name}" in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
+    assert done.stdout == f"evenq {__version__}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out"),
+    [(["--version"], 0, f"evenq {__version__}"), (["topic", "-h"], 0, "Usage: evenq topic "), (["nonsense"], 2, "")],
+    ids=["--version", "topic -h", "nonsense"],
+)
+def test_the_package_runs_as_a_module(arguments: list[str], code: int, out: str) -> None:
+    command = [sys.executable, "-m", "evenq", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == code
+    assert out in done.stdout
 
 
 def test_the_cluster_may_stand_in_the_environment_or_in_an_option(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from evenq._version import __version__
 from evenq.errors import EvenqError
 
 if TYPE_CHECKING:
@@ -72,19 +73,31 @@ def _complain(text: str, hint: str = "") -> NoReturn:
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    """The command line, with the command that is asked for, or all of them where none is named."""
+    """The command line with the command that ``arguments`` name, or with all commands if they name none.
+
+    ``--version`` needs no command, so none is loaded for it.
+    """
     import typer
+
+    # A default, not Annotated: annotations are strings here, and `typer` is not a global that they could refer to.
+    option = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
+
+    # This callback also keeps the command's name on the command line while only one command is loaded.
+    def options(version: bool = option) -> None:
+        """Options of ``evenq`` itself."""
 
     app = typer.Typer(
         name="evenq",
-        help="RocketMQ's load balancing in Python: brokers, groups, and what a rebalance costs.",
+        help="A RocketMQ client, embedded broker and Spark connector in pure Python.",
+        # commands and subcommands inherit this
+        context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    # a callback of its own keeps the command's name on the command line even while only one command is loaded
-    app.callback()(lambda: None)
-    wanted = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+    app.callback()(options)
+    first = next(iter(arguments), None)
+    wanted = () if first == "--version" else (first,) if first in COMMANDS else COMMANDS
     for name in wanted:
         module = importlib.import_module(f"evenq.cli.{name}")
         if hasattr(module, "app"):
@@ -92,3 +105,11 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         else:
             app.command(name)(getattr(module, name))
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    import typer
+
+    if wanted:
+        print(f"evenq {__version__}")
+        raise typer.Exit
