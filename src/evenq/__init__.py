@@ -1,4 +1,4 @@
-"""RocketMQ's load balancing, whole, in Python.
+"""A RocketMQ client, embedded broker and Spark connector in pure Python.
 
 >>> import evenq
 >>> evenq.Message("orders", b"...", tags="paid", keys=["o-1"]).tags
