@@ -1,10 +1,14 @@
 # Two commands do all the set-up on a machine with Python 3.11+, Java 17+ and make: `make demo`, `make test`.
-# Every other target starts from the same environment in .venv.
+# CONTRIBUTING.md says which target to run when. Every target starts from the same environment in .venv.
 
 RUN := .venv/bin/
 STAMP := .venv/.ready
 
-.PHONY: setup demo test lint types unit format bench clean
+# Workers of pytest-xdist. Files are given to workers as a whole, the tests that share a Spark session to one worker.
+WORKERS ?= 3
+PARALLEL := --dist loadgroup --no-loadscope-reorder
+
+.PHONY: setup demo check test test-long lint types fast classes coverage format bench clean
 
 setup: $(STAMP)
 
@@ -15,7 +19,20 @@ $(STAMP): pyproject.toml uv.lock tools/setup.sh
 demo: $(STAMP)
 	@$(RUN)evenq demo
 
-test: lint types unit
+# Before each commit: everything that starts no process, JVM or broker. Under a minute.
+check: lint
+	@$(MAKE) --no-print-directory -j2 -O types fast
+
+# Before a change lands, and in CI: everything.
+# Suites that need Spark or the Java broker skip, with a reason, where what they need is missing.
+# EVENQ_REQUIRE=spark,interop makes such a skip a failure: .ci/run sets it.
+test: lint
+	@$(MAKE) --no-print-directory -j2 -O types classes
+	$(RUN)pytest -n $(WORKERS) $(PARALLEL) --second-try
+
+# The same tests with more random cases, kills and damaged requests. Hours.
+test-long: lint types classes
+	EVENQ_TESTS=long $(RUN)pytest -n $(WORKERS) $(PARALLEL) --timeout 7200
 
 lint: $(STAMP)
 	$(RUN)ruff check .
@@ -24,14 +41,19 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(RUN)mypy
 
-# Suites that need Spark or the Java broker skip, with a reason, where what they need is missing.
-# EVENQ_REQUIRE=spark,interop makes such a skip a failure: .ci/run sets it.
-# They are run in two halves side by side, since most of them wait for a broker or a JVM; the half with Spark is shown last.
-unit: $(STAMP)
-	@log=$$(mktemp) && { $(RUN)pytest tests/spark tests/docs > $$log 2>&1 & } && spark=$$! && \
-	trap "kill $$spark" INT TERM && \
-	{ $(RUN)pytest --ignore=tests/spark --ignore=tests/docs; rest=$$?; \
-	wait $$spark; with=$$?; cat $$log; rm -f $$log; exit $$((rest || with)); }
+fast: $(STAMP)
+	EVENQ_TESTS=check $(RUN)pytest -q -n 2 $(PARALLEL) -m "not live"
+
+# Spark programs of the tests start twice as fast with an archive of Spark's classes.
+classes: $(STAMP)
+	@$(RUN)python -m tests.harness.spark_jvm
+
+# Lines and branches of the source, counted in all processes, Spark's workers included.
+coverage: $(STAMP)
+	$(RUN)coverage erase
+	$(RUN)coverage run -m pytest -n $(WORKERS) $(PARALLEL) --second-try
+	$(RUN)coverage combine --quiet
+	$(RUN)coverage report --skip-covered --sort=cover
 
 format: $(STAMP)
 	$(RUN)ruff check --fix .
@@ -41,4 +63,4 @@ bench: $(STAMP)
 	$(RUN)python -m bench
 
 clean:
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -9,6 +9,7 @@
 | ``own_java`` | makes further JVMs, for clients that are to be killed; they end with the test |
 | ``spark`` | a Spark session, ``local[2]``, one for the whole run |
 | ``topic``, ``group`` | names that no other test has |
+| ``rng`` | random numbers that follow from the seed at the top of the run |
 
 A test that stops brokers makes a cluster of its own; one that needs its topic on all brokers from the start creates it
 with :func:`tests.clusters.create_topic`. Tests in ``tests/interop`` and ``tests/spark`` are marked so by
@@ -19,6 +20,7 @@ it needs is missing, unless its mark stands in ``EVENQ_REQUIRE`` (``EVENQ_REQUIR
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sys
 import uuid
@@ -31,10 +33,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import AnyCluster
+from tests.harness import groups, live, second_try, seeds, spark_jvm
+from tests.harness.scale import examples
+from tests.harness.shared import ClusterShare, ask_for_cluster
 from tests.realmq import JavaHost, RealCluster, Unavailable
 
 # How long an example takes, and to make one, depends on what else the machine does.
-settings.register_profile("evenq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "evenq", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("evenq")
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 SUITES = ("interop", "spark")
 _INTEROP_FIXTURES = {"real_cluster", "java", "own_java"}
 _HERE = Path(__file__).parent
+_SHARE = pytest.StashKey[ClusterShare]()
 T = TypeVar("T")
 
 
@@ -50,7 +58,11 @@ T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
-def real_cluster() -> Iterator[RealCluster]:
+def real_cluster(request: pytest.FixtureRequest) -> Iterator[AnyCluster]:
+    worker = getattr(request.config, "workerinput", None)
+    if worker is not None:
+        yield _or_skip(lambda: ask_for_cluster(worker["cluster_share"]))
+        return
     with _or_skip(RealCluster) as running:
         yield running
 
@@ -95,6 +107,9 @@ def _or_skip(make: Callable[[], T]) -> T:
 
 # Spark
 
+# Options for the JVM of every Spark program that tests start, in this process or in others, and for the JVM that only
+# finds out how to start it. Unlike JAVA_TOOL_OPTIONS, they leave no line on standard error.
+os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = spark_jvm.OPTIONS
 
 _SPARK = {
     "spark.ui.enabled": "false",
@@ -103,8 +118,6 @@ _SPARK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
-    # a JVM that lives for minutes gains nothing from the best compiler, and two cores are soon busy with it
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
@@ -146,13 +159,60 @@ def group() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Randomness of the test's own, from the run's seed."""
+    return seeds.generator(request.node)
+
+
+# How a run is set up
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    seeds.add_option(parser)
+    second_try.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    seeds.apply(config)
+    if config.option.second_try and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(second_try.SecondTry(config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _SHARE in config.stash:
+        config.stash[_SHARE].close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of pytest-xdist is told where the shared cluster is to be had."""
+    if _SHARE not in node.config.stash:
+        node.config.stash[_SHARE] = ClusterShare()
+    node.workerinput["cluster_share"] = node.config.stash[_SHARE].address
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed} (repeat with --seed {config.option.seed})"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if live.is_live(item):
+        return (yield)
+    with live.forbid_starts(item):
+        return (yield)
+
+
 # The rule about skipped suites
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in _marks_of(item.path) | _marks_of_fixtures(item):
             item.add_marker(mark)
+    groups.arrange(items)
 
 
 def _marks_of(path: Path) -> set[str]:
@@ -160,7 +220,9 @@ def _marks_of(path: Path) -> set[str]:
 
 
 def _marks_of_fixtures(item: pytest.Item) -> set[str]:
-    return {"interop"} if _INTEROP_FIXTURES.intersection(getattr(item, "fixturenames", ())) else set()
+    fixtures = set(getattr(item, "fixturenames", ()))
+    marks = {"interop"} if fixtures & _INTEROP_FIXTURES else set()
+    return marks | {"live"} if fixtures & live.LIVE_FIXTURES else marks
 
 
 def _required(marks: set[str]) -> bool:

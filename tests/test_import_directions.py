@@ -86,6 +86,7 @@ def test_every_layer_is_there() -> None:
     assert present == set(ALLOWED)
 
 
+@pytest.mark.live
 def test_import_evenq_loads_nothing_heavy() -> None:
     code = "import sys, evenq; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).parents[1]
 TEST = "tests/interop/test_harness.py::test_mqadmin_answers_and_its_errors_are_raised"
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evenq.balance import PublishRoute, QueueChooser, queue_chooser
 from evenq.errors import ArgumentError
 from tests.balance.cases import StartAt, queues_of
+from tests.harness.scale import examples
 
 
 class Clock:
@@ -317,7 +318,7 @@ steps = st.one_of(
 
 
 @pytest.mark.parametrize("preset", ["classic", "v5"])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(script=st.lists(steps, max_size=40), layout=st.lists(st.sampled_from("abcd"), min_size=1, max_size=8))
 def test_what_is_kept_between_choices_changes_no_choice(
     preset: str, script: list[tuple[Any, ...]], layout: list[str]

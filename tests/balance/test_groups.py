@@ -20,6 +20,7 @@ from evenq.balance.simulation import names_for
 from evenq.balance.sticky_group import StickyGroup
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
+from tests.harness.scale import examples
 
 GROUPS = 12
 Shares = dict[str, list[MessageQueue]]
@@ -95,7 +96,7 @@ def rows(shares: Shares, answer: Answer) -> list[int]:
 
 
 @given(scenarios, st.sampled_from([1, 10]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_every_group_gets_the_strategys_own_answer(scenario: Scenario, virtual_nodes: int) -> None:
     pool = Pool(scenario, virtual_nodes, members=40)
     draw = pool.draw(GROUPS, np.random.default_rng(scenario.seed))
@@ -108,7 +109,7 @@ def test_every_group_gets_the_strategys_own_answer(scenario: Scenario, virtual_n
 
 
 @given(scenarios)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_the_results_are_the_measures_added_up(scenario: Scenario) -> None:
     results = simulate_groups(scenario, GROUPS)
     # the same luck again

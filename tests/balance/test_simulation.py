@@ -11,6 +11,7 @@ from evenq.balance.measures import holders
 from evenq.balance.scenario import Event, Scenario
 from evenq.balance.simulation import STICKY, Run, names_for, simulate
 from evenq.errors import ArgumentError
+from tests.harness.scale import examples
 
 EVEN = ("AVG", "AVG_BY_CIRCLE", "MACHINE_ROOM", STICKY)
 
@@ -34,7 +35,7 @@ def by_name(runs: list[Run]) -> dict[str, Run]:
 
 
 @given(scenarios)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_holds_for_every_scenario(scenario: Scenario) -> None:
     runs = by_name(simulate(scenario))
     queues = set(scenario.all_queues())

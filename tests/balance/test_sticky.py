@@ -15,6 +15,7 @@ from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Steps, Ta
 from evenq.balance.sticky_group import LockTable, StickyGroup
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
+from tests.harness.scale import examples
 
 MEMBERS = tuple("abcdefghijkl")
 ASKER = "(asking)"
@@ -154,7 +155,7 @@ class Troupe:
 
 
 @given(changes(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_in_rounds_it_settles_with_the_fewest_moves(change: Change, two_step_ask: bool) -> None:
     troupe = Troupe(change, two_step_ask)
     for name in set(change.before) - set(change.after):
@@ -169,7 +170,7 @@ def test_in_rounds_it_settles_with_the_fewest_moves(change: Change, two_step_ask
 
 
 @given(changes(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_in_any_order_at_all_it_settles_with_the_fewest_moves(change: Change, two_step_ask: bool) -> None:
     """Members see the change when they see it, some act ten times before another acts once."""
     troupe = Troupe(change, two_step_ask)
@@ -201,7 +202,7 @@ def test_in_any_order_at_all_it_settles_with_the_fewest_moves(change: Change, tw
 
 
 @given(changes())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_settled_group_stays_as_it_is(change: Change) -> None:
     group = StickyGroup()
     group.settle(change.before, change.queues_before)
@@ -211,7 +212,7 @@ def test_a_settled_group_stays_as_it_is(change: Change) -> None:
 
 
 @given(st.lists(changes(), min_size=2, max_size=5), st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_change_that_comes_before_the_last_one_is_settled_still_settles(chain: list[Change], seed: int) -> None:
     random = Random(seed)
     locks = LockTable()

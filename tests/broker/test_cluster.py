@@ -30,6 +30,7 @@ def free_port() -> int:
     raise RuntimeError("no free ports")
 
 
+@pytest.mark.live
 def test_the_next_brokers_are_ten_ports_on(tmp_path: Path) -> None:
     port = free_port()
 
@@ -44,6 +45,7 @@ def test_the_next_brokers_are_ten_ports_on(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker-a", "broker-b"]
 
 
+@pytest.mark.live
 def test_what_was_started_before_a_failure_is_stopped(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -59,6 +61,7 @@ def test_what_was_started_before_a_failure_is_stopped(tmp_path: Path) -> None:
         asyncio.run(scenario())
 
 
+@pytest.mark.live
 def test_a_broker_is_stopped_and_started_by_name(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = Cluster(tmp_path, brokers=2, namesrv_port=0, broker_port=0)
@@ -79,6 +82,7 @@ def test_a_broker_is_stopped_and_started_by_name(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.live
 def test_a_clean_end_leaves_no_abort_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = Cluster(tmp_path, namesrv_port=0, broker_port=0)

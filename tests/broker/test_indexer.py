@@ -57,6 +57,7 @@ def test_whoever_asks_finds_what_is_there(tmp_path: Path) -> None:
     run(scene)
 
 
+@pytest.mark.live
 def test_it_keeps_up_by_itself_and_the_loop_goes_on(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(tmp_path) as (store, indexer):

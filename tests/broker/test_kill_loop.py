@@ -21,10 +21,13 @@ from evenq.protocol import RequestCode
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.properties import encode_properties
 from tests.broker.peers import Peer
+from tests.harness.scale import scaled
 from tests.realmq.ports import BROKER, NAMESRV, free_ports
 from tests.waiting import wait_until
 
-KILLS = 50
+pytestmark = pytest.mark.live
+
+KILLS = scaled(10, 50)
 TOPIC = "orders"
 QUEUES = 4
 IN_FLIGHT = 48
@@ -163,8 +166,7 @@ def send_for_a_while(served: Served, name: str, chance: random.Random, *, to_the
 
 
 @pytest.mark.slow
-def test_fifty_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
-    chance = random.Random()
+def test_kills_lose_nothing_and_repeat_nothing(tmp_path: Path, rng: random.Random) -> None:
     ledger = Ledger()
     served = Served(tmp_path)
     served.start()
@@ -172,12 +174,12 @@ def test_fifty_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
         for kill in range(KILLS):
             senders = []
             if kill % 5 == 4:
-                time.sleep(chance.uniform(0.0, 0.5))
+                time.sleep(rng.uniform(0.0, 0.5))
             else:
                 served.wait_ready()
                 with Peer(served.broker) as peer:
                     ledger.check_new(peer)
-                senders = send_for_a_while(served, str(kill), chance, to_the_end=kill % 5 < 2)
+                senders = send_for_a_while(served, str(kill), rng, to_the_end=kill % 5 < 2)
             served.kill()
             for sender in senders:
                 sender.join()

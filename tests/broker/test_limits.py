@@ -17,6 +17,8 @@ from evenq.testing import EmbeddedCluster, cluster
 from tests.broker.peers import Peer
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.live
+
 SETTINGS = BrokerSettings(
     max_message=2_000_000, max_topic=20, limits=Limits(connections=12, unread=64 * 1024, held=6 * 1024 * 1024)
 )

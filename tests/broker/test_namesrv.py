@@ -10,6 +10,8 @@ from evenq.testing import Clock, EmbeddedCluster, cluster
 from tests.broker.peers import Peer
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture(scope="module")
 def clock() -> Clock:

@@ -9,6 +9,8 @@ import pytest
 from evenq.broker.broker import Broker, BrokerSettings
 from evenq.broker.namesrv import NameServer
 
+pytestmark = pytest.mark.live
+
 
 async def until(condition: object) -> None:
     assert callable(condition)

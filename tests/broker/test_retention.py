@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from evenq.broker import BrokerSettings
 from evenq.broker.store.index import Index
 from evenq.protocol import headers
@@ -29,6 +31,7 @@ def has_key(peer: Peer, key: str) -> bool:
     return peer.ask(RequestCode.QUERY_MESSAGE, header).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.live
 def test_what_is_too_old_is_gone_for_everybody(tmp_path: Path) -> None:
     clock = Clock()
     with (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from evenq import Message
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import cluster
@@ -23,6 +25,7 @@ def test_brokers_are_listed(at_cluster: Evenq, any_cluster: AnyCluster) -> None:
     ]
 
 
+@pytest.mark.live
 def test_a_broker_that_does_not_answer_is_listed_too(evenq: Evenq) -> None:
     with cluster(brokers=2) as own:
         own.brokers["broker-a"].faults.add(

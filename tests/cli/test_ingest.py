@@ -81,9 +81,8 @@ def test_ctrl_c_stops_a_stream_cleanly_and_the_same_command_goes_on(
 
 
 @pytest.fixture
-def active(request: pytest.FixtureRequest) -> None:
+def active(spark: object) -> None:
     """The session of the tests is the one that commands find."""
-    request.getfixturevalue("spark")
 
 
 @pytest.mark.usefixtures("active")
@@ -96,6 +95,7 @@ def test_json_is_for_programs(evenq: Evenq, embedded_cluster: AnyCluster, filled
     assert evenq.json(*common)["rows"] == 0
 
 
+@pytest.mark.live
 @pytest.mark.usefixtures("active")
 @pytest.mark.parametrize(
     ("arguments", "complaint"),

@@ -100,6 +100,7 @@ def test_version_is_one_line(evenq: Evenq) -> None:
     assert evenq("--version") == [f"evenq {__version__}"]
 
 
+@pytest.mark.live
 def test_version_loads_no_command() -> None:
     code = """
 import sys
@@ -113,6 +114,7 @@ finally:
     assert done.stdout == f"evenq {__version__}\n\n"
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("arguments", "code", "out"),
     [(["--version"], 0, f"evenq {__version__}"), (["topic", "-h"], 0, "Usage: evenq topic "), (["nonsense"], 2, "")],
@@ -133,6 +135,7 @@ def test_the_cluster_may_stand_in_the_environment_or_in_an_option(
     assert evenq("topic", "list", "--namesrv", embedded_cluster.namesrv)[0] == "topic"
 
 
+@pytest.mark.live
 def test_ctrl_c_ends_a_command_without_a_word() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -146,6 +149,7 @@ def test_ctrl_c_ends_a_command_without_a_word() -> None:
     assert (running.returncode, out, err.strip()) == (130, "", "")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     "arguments",
     [["topic", "list"], ["group", "list"], ["cluster", "list"], ["send", "t", "x"], ["message", "find", "t", "k"]],

@@ -18,6 +18,8 @@ from evenq.protocol.codes import ResponseCode
 from tests.broker.peers import Peer
 from tests.clusters import brokers, route
 
+pytestmark = pytest.mark.live
+
 
 def command(data: Path, *more: str) -> list[str]:
     start = "from evenq.cli import main; main()"

@@ -41,6 +41,7 @@ def test_there_are_snippets() -> None:
         assert sum(marker in snippet for snippet in SNIPPETS) == 1, marker
 
 
+@pytest.mark.live
 @pytest.mark.spark
 def test_the_snippets_run_one_after_the_other(namesrv: str, tmp_path: Path) -> None:
     for snippet in SNIPPETS:

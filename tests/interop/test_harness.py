@@ -167,6 +167,7 @@ def test_a_killed_broker_comes_back_with_its_messages(java: JavaHost, topic: str
     assert (tmp_path / "broker-a" / "commitlog").is_dir()
 
 
+@pytest.mark.live
 def test_no_jvm_outlives_a_killed_test_run(tmp_path: Path) -> None:
     program = """
 import sys, time

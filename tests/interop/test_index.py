@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from evenq import Producer
 from evenq.model import Message, SendResult
 from evenq.protocol import RequestCode, ResponseCode, decode_messages, headers
@@ -11,6 +13,8 @@ from evenq.testing import cluster
 from tests.clusters import AnyCluster, ask, brokers, create_topic
 from tests.realmq import RealCluster
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.live
 
 COUNT = 500
 

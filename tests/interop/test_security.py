@@ -21,6 +21,8 @@ from evenq import (
 from tests.realmq import RealCluster, Unavailable
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.live
+
 NAME, SECRET = "shopkeeper", "s3cr3t-12345678"
 _PROVIDERS = "org.apache.rocketmq.auth"
 LOCKED = {

@@ -10,6 +10,7 @@ from evenq.model import Begin, Message
 from tests.broker.sql.expressions import CONTENTS, anything, cases
 from tests.broker.sql.test_evaluator import ODD
 from tests.clusters import AnyCluster, create_topic
+from tests.harness.scale import examples
 from tests.realmq import JavaError, JavaHost
 
 MESSAGES: list[dict[str, str]] = [
@@ -31,7 +32,7 @@ def ours(expression: str) -> list[bool] | None:
 
 # Many expressions at a time, and no shrinking: what differs is told by name.
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

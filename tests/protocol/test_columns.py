@@ -211,6 +211,7 @@ def test_a_time_that_cannot_be_is_the_last_one_that_can(flags: int) -> None:
     assert rows_in(decode_columns(record))["timestamp"] == [(2**63 - 1) // 1000 * 1000]
 
 
+@pytest.mark.live
 def test_pandas_is_left_alone() -> None:
     record = encode_record(**PLAIN, properties="KEYS\x01a\x02").hex()
     code = (

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import evenq.protocol
 from evenq.protocol import Command, FrameParser, RequestCode, ResponseCode, decode_messages
 
@@ -13,6 +15,7 @@ def test_the_names_that_others_rely_on() -> None:
     }
 
 
+@pytest.mark.live
 def test_columns_and_compression_are_loaded_on_use() -> None:
     code = f"import sys, evenq.protocol; print([name for name in {HEAVY} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typing import IO
 from tests.realmq.kit import Kit
 from tests.waiting import wait_until
 
-__all__ = ["Jvm"]
+__all__ = ["QUICK", "Jvm"]
 
 # RocketMQ and the libraries under it reach into the JDK.
 _OPENS = [
@@ -22,8 +22,9 @@ _OPENS = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 ]
-# Half the start-up time and memory. Not for measurements: code stays at the first compiler's speed.
-_QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+# Half the start-up time and memory, for a JVM that lives for seconds or minutes.
+# Not for measurements: code stays at the first compiler's speed.
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
 class Jvm:
@@ -40,7 +41,7 @@ class Jvm:
         self.log = home / "output.log"
         flags = [
             *heap,
-            *(_QUICK if quick else ()),
+            *(QUICK if quick else ()),
             *_OPENS,
             "-XX:-UsePerfData",
             f"-Duser.home={home}",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.spark_jvm import OPTIONS
+
 __all__ = ["SPARK", "environment"]
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is missing: install evenq[spark]")
 
 SPARK = Path(pyspark.__file__).parent
-# a JVM that lives for seconds gains nothing from the best compiler
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -22,5 +22,5 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     places = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_LOG_DIR": str(folder), "SPARK_WORKER_DIR": str(folder)}
-    places["JAVA_TOOL_OPTIONS"] = SHORT_LIVED
+    places["JAVA_TOOL_OPTIONS"] = OPTIONS
     return {**kept, **own, **places, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}

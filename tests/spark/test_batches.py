@@ -122,6 +122,7 @@ def poison(namesrv: str, queue: MessageQueue) -> None:
     assert ask(brokers(namesrv)[queue.broker], RequestCode.SEND_MESSAGE_V2, header, b"not zlib").code == 0
 
 
+@pytest.mark.live
 def test_a_broker_that_goes_in_the_middle_is_waited_for(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "ROWS", 1)
     monkeypatch.setattr(batches, "PAUSE", 0.05)

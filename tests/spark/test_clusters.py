@@ -46,19 +46,20 @@ def found(output: Path, pattern: str) -> str | None:
     return match[1] if match else None
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A standalone cluster: a master and two workers with a core each; gives its address."""
+    folder = tmp_path_factory.mktemp("standalone")
     with ExitStack() as stack:
         place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        log = stack.enter_context(daemon("master", "org.apache.spark.deploy.master.Master", *place, folder=tmp_path))
+        log = stack.enter_context(daemon("master", "org.apache.spark.deploy.master.Master", *place, folder=folder))
         address = wait_until(
             lambda: found(log, r"(spark://127\.0\.0\.1:\d+)"), lambda: f"a master: {log.read_text()}", 60
         )
         for name in ("worker-1", "worker-2"):
             size = ("--cores", "1", "--memory", "768m")
             stack.enter_context(
-                daemon(name, "org.apache.spark.deploy.worker.Worker", *place, *size, address, folder=tmp_path)
+                daemon(name, "org.apache.spark.deploy.worker.Worker", *place, *size, address, folder=folder)
             )
         wait_until(lambda: log.read_text().count("Registering worker") >= 2, lambda: f"workers: {log.read_text()}", 60)
         yield address

@@ -9,10 +9,13 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from evenq.balance.groups_traffic import Traffic
 from tests.cli.demo.count import count
 from tests.spark.processes import environment
+
+pytestmark = pytest.mark.live
 
 COMMAND = "from evenq.cli import main; main()"
 

@@ -60,6 +60,7 @@ def test_a_topic_that_is_not_there_is_named(any_cluster: AnyCluster, topic: str)
         asking.queues()
 
 
+@pytest.mark.live
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(topic: str) -> None:
     with evenq.testing.cluster() as cluster:
         create_topic(cluster.namesrv, topic)
@@ -78,6 +79,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(topic: str) -> None
             assert asking.commit("g", before) == set()
 
 
+@pytest.mark.live
 def test_a_broker_that_is_down_leaves_the_others_to_be_read(topic: str, caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     with evenq.testing.cluster(brokers=2) as cluster:
@@ -105,6 +107,7 @@ def test_a_broker_that_is_down_leaves_the_others_to_be_read(topic: str, caplog: 
             assert asking.queues(fresh=True, lenient=True) == queues
 
 
+@pytest.mark.live
 def test_patterns_and_assignments_choose_queues(topic: str) -> None:
     with evenq.testing.cluster() as cluster:
         (broker,) = cluster.brokers
@@ -150,6 +153,7 @@ def test_bounds_by_time_and_by_group(any_cluster: AnyCluster, send: Send, topic:
         assert asking.find(Bound("o", Place.GROUP), ends) == {**ends.earliest, queue: 1}
 
 
+@pytest.mark.live
 def test_name_servers_are_asked_now_and_then(topic: str) -> None:
     now = 0.0
     with evenq.testing.cluster() as cluster:

@@ -17,6 +17,8 @@ from evenq.testing import cluster
 from tests.clusters import AnyCluster, create_topic
 from tests.spark.processes import SPARK, environment
 
+pytestmark = pytest.mark.live
+
 pytest.importorskip("yaml", reason="spark-pipelines needs PyYAML: install pyspark[pipelines]")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"

@@ -90,7 +90,7 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing(
     fill(namesrv, topic, 0, 100)
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, namesrv, topic, str(tmp_path)],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         cwd=tmp_path,
         capture_output=True,
         timeout=180,

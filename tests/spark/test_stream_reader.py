@@ -109,6 +109,7 @@ def test_the_group_knows_of_a_batch_as_soon_as_it_is_done(
     reader.stop()
 
 
+@pytest.mark.live
 def test_a_broker_that_goes_and_comes_ends_nothing(topic: str) -> None:
     now = 0.0
     with evenq.testing.cluster(brokers=2) as cluster, evenq.Producer(cluster.namesrv, group="p") as producer:
@@ -155,6 +156,7 @@ def test_lost_messages_fail_the_query_or_are_passed_over(
     lenient.stop()
 
 
+@pytest.mark.live
 def test_queues_that_appear_are_read_from_their_beginning(topic: str) -> None:
     with evenq.testing.cluster() as cluster:
         create_topic(cluster.namesrv, topic, queues=1)

@@ -134,6 +134,7 @@ def test_rows_under_a_limit_take_their_time_and_all_come(embedded_cluster: AnyCl
     assert len(read(embedded_cluster.namesrv, topic, 100)) == 100
 
 
+@pytest.mark.live
 def test_a_broker_that_is_away_is_waited_for(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Row] = [{"value": b"%d" % n} for n in range(100)]
     with evenq.testing.cluster(brokers=2) as cluster:

@@ -9,6 +9,8 @@ from evenq.testing import Clock, cluster
 from tests.broker.peers import Peer
 from tests.clusters import brokers, route
 
+pytestmark = pytest.mark.live
+
 
 def test_a_cluster_is_there_for_the_block_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -33,7 +33,9 @@ class RocketMQSource(DataSource):
     Spark makes it anew in several processes for each query, most of which need little of it: so what reads and writes
     is imported on use only.
 
-    >>> spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "orders").load()
+    ::
+
+        spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "orders").load()
     """
 
     @classmethod

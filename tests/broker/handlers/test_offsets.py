@@ -69,6 +69,7 @@ def test_what_a_queue_holds(peer: Peer, topic: str, broker_clock: Clock) -> None
     assert nothing.ext["timestamp"] == "-1"
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("stop", ["broker", "cluster"])
 def test_offsets_messages_and_settings_outlive_a_restart(tmp_path: Path, stop: str) -> None:
     with cluster(data=tmp_path) as running:

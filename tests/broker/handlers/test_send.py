@@ -161,6 +161,7 @@ def test_a_read_only_topic_takes_no_message(peer: Peer, topic: str) -> None:
     assert peer.put(topic).code == ResponseCode.NO_PERMISSION
 
 
+@pytest.mark.live
 def test_no_topic_is_created_where_that_is_forbidden() -> None:
     settings = BrokerSettings(auto_create_topics=False)
     with cluster(settings=settings) as running, Peer(running.brokers["broker-a"].address) as peer:
@@ -169,6 +170,7 @@ def test_no_topic_is_created_where_that_is_forbidden() -> None:
         assert "topic[orders] not exist" in (answer.remark or "")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("senders", [1, 5])
 def test_with_synchronous_flush_answers_come_after_the_disk(senders: int) -> None:
     with cluster(settings=BrokerSettings(flush="sync")) as running:

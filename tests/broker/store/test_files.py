@@ -27,6 +27,7 @@ def test_the_backup_is_read_where_the_file_is_missing_or_empty(tmp_path: Path, c
     assert read_or_backup(path) == b"old"
 
 
+@pytest.mark.live
 def test_a_directory_that_another_process_holds_is_refused(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path

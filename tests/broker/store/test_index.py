@@ -89,6 +89,7 @@ def check(library: Library, count: int) -> None:
     assert library.find(f"u{count}") == []
 
 
+@pytest.mark.live
 def test_keys_are_found_after_catching_up_with_the_log(library: Library) -> None:
     library.put(range(100))
     assert library.find("u5") == []
@@ -101,6 +102,7 @@ def test_keys_are_found_after_catching_up_with_the_log(library: Library) -> None
     library.close()
 
 
+@pytest.mark.live
 def test_files_follow_each_other_when_they_are_full_and_the_log_when_it_rolls(tmp_path: Path, where: str) -> None:
     library = Library(tmp_path / "store", entries=101)
     library.put(range(400), size=1000)
@@ -114,6 +116,7 @@ def test_files_follow_each_other_when_they_are_full_and_the_log_when_it_rolls(tm
     library.close()
 
 
+@pytest.mark.live
 def test_a_message_larger_than_a_piece_is_taken_whole(tmp_path: Path) -> None:
     store = Store(tmp_path, "127.0.0.1:10911", clock=lambda: 1.0)
     index = Index(tmp_path / "index", store.log, clock=lambda: 1.0)
@@ -128,6 +131,7 @@ def test_a_message_larger_than_a_piece_is_taken_whole(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.live
 def test_a_start_goes_on_where_the_last_run_ended(library: Library) -> None:
     library.put(range(50))
     library.catch_up()
@@ -141,6 +145,7 @@ def test_a_start_goes_on_where_the_last_run_ended(library: Library) -> None:
     library.close()
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("saved", [True, False])
 def test_after_a_kill_everything_is_found_once(library: Library, saved: bool) -> None:
     library.put(range(50))
@@ -173,6 +178,7 @@ def test_a_kill_at_any_moment_between_two_checkpoints(tmp_path: Path) -> None:
     library.close()
 
 
+@pytest.mark.live
 def test_an_index_that_is_gone_is_made_again(library: Library) -> None:
     library.put(range(30))
     library.catch_up()
@@ -184,6 +190,7 @@ def test_an_index_that_is_gone_is_made_again(library: Library) -> None:
     library.close()
 
 
+@pytest.mark.live
 def test_an_index_that_knows_more_than_the_log_forgets_it(library: Library) -> None:
     library.put(range(30))
     library.catch_up()
@@ -206,6 +213,7 @@ def test_an_index_that_knows_more_than_the_log_forgets_it(library: Library) -> N
     library.close()
 
 
+@pytest.mark.live
 def test_files_of_another_shape_are_left_alone(library: Library, caplog: pytest.LogCaptureFixture) -> None:
     library.put(range(3))
     other = library.directory / "index" / "20200101000000000"

@@ -19,6 +19,8 @@ from evenq.broker.store.keyfinder import Found, KeyFinder, Place, Wanted, found_
 from evenq.broker.store.keys import Keys, key_hash
 from tests.broker.store.messages import incoming, open_store
 
+pytestmark = pytest.mark.live
+
 SLOTS = 7
 
 

@@ -13,6 +13,7 @@ from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.recovery import recover
 from evenq.broker.store.store import Store
 from tests.broker.store.messages import LOG_FILE, bodies, incoming, open_store
+from tests.harness.scale import examples
 
 QUEUES = 3
 
@@ -121,7 +122,7 @@ def test_a_mark_beyond_the_log_is_not_believed(tmp_path: Path) -> None:
     again.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cut=st.integers(0, 3 * LOG_FILE), synced=st.integers(0, 30), count=st.integers(1, 45))
 def test_a_log_cut_off_at_any_byte_keeps_what_is_whole(
     tmp_path_factory: pytest.TempPathFactory, cut: int, synced: int, count: int

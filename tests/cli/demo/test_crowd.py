@@ -22,6 +22,7 @@ def test_notes_are_read_line_by_line_and_only_whole_ones(tmp_path: Path) -> None
     assert read_notes(tmp_path / "c1.txt") == [Consumed("c1", "o-1", Place("broker-a", 0, 7))]
 
 
+@pytest.mark.live
 def test_members_share_hand_over_and_die(topic: str, group: str, tmp_path: Path) -> None:
     with cluster(brokers=2) as brokers, Crowd(brokers.namesrv, group, topic, "AVG", tmp_path) as crowd:
         create_topic(brokers.namesrv, topic, queues=2)

@@ -24,6 +24,7 @@ def run(out: Path, *arguments: str) -> object:
     return ended.value.code
 
 
+@pytest.mark.live
 def test_a_message_that_goes_missing_is_named_and_ends_in_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +68,7 @@ def processes_about(text: str) -> list[str]:
     return [line for line in found if text in line]
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="the system has no /proc to look for processes in")
 def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     out = tmp_path / "demo"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from evenq.cli.demo import topic as topics
 from evenq.cli.demo.orders import Orders
 from evenq.testing import cluster
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.live
 
 
 def test_orders_are_sent_confirmed_and_found_again(topic: str, tmp_path: Path) -> None:

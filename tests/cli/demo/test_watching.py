@@ -18,6 +18,7 @@ def test_a_member_without_one_of_our_names_is_the_query() -> None:
     assert name_of("127.0.0.1@c9", {"c1"}) == "Spark"
 
 
+@pytest.mark.live
 def test_a_queue_that_nobody_holds_for_a_moment_has_moved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster() as brokers:
         watcher = Watcher(brokers, "billing", "orders")

@@ -59,6 +59,7 @@ def test_an_unknown_broker_is_an_error_that_names_the_known(admin: Admin) -> Non
         admin.broker_status("broker-z")
 
 
+@pytest.mark.live
 def test_a_broker_that_does_not_answer_is_named() -> None:
     with cluster(brokers=2) as own, Admin(own.namesrv) as admin:
         own.brokers["broker-b"].faults.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, error=ResponseCode.SYSTEM_BUSY)
@@ -66,6 +67,7 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
             admin.groups()
 
 
+@pytest.mark.live
 def test_a_name_server_without_brokers_says_so() -> None:
     with cluster(brokers=1) as own, Admin(own.namesrv) as admin:
         own.stop_broker("broker-a")

@@ -111,6 +111,7 @@ def test_an_empty_queue_was_never_written(admin: Admin, wide: str) -> None:
     assert {(queue.messages, queue.last_stored) for queue in admin.topic_status(wide).queues} == {(0, None)}
 
 
+@pytest.mark.live
 def test_when_one_broker_refuses_the_error_names_it_and_the_other_has_done_it(topic: str) -> None:
     with cluster(brokers=2) as own, Admin(own.namesrv) as admin:
         own.brokers["broker-a"].faults.add(

@@ -88,6 +88,7 @@ def test_threads_end_when_they_are_let_go() -> None:
         assert not thread.is_alive()
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_call_that_never_returns_does_not_keep_the_process(cancelled: bool) -> None:
     code = f"""

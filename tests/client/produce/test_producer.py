@@ -161,6 +161,7 @@ def test_a_name_server_that_is_down_is_passed_over(any_cluster: AnyCluster, wide
         assert producer.send(Message(wide, b"x")).ok
 
 
+@pytest.mark.live
 def test_everything_works_over_ipv6(topic: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         servers = Cluster(tmp_path, host="::1", namesrv_port=0, broker_port=0)

@@ -41,6 +41,7 @@ def mortal(two_brokers: AnyCluster) -> Iterator[AnyCluster]:
         two_brokers.start_broker("broker-a")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("faults", [False, "classic", "v5"])
 def test_no_send_fails_as_long_as_one_broker_lives(
     mortal: AnyCluster, topic: str, faults: evenq.balance.FaultPreset | bool

@@ -69,6 +69,7 @@ def test_nothing_to_tell_is_no_message() -> None:
     assert list(trace_messages("trace", [])) == []
 
 
+@pytest.mark.live
 def test_every_message_is_told_of_once_and_the_trace_itself_is_not(topic: str) -> None:
     async def scenario() -> None:
         lines: list[list[str]] = []

@@ -122,6 +122,7 @@ def test_coroutine_functions_are_awaited(any_cluster: AnyCluster, seen: Seen, to
     seen.wait_for(b"from aio", b"from sync")
 
 
+@pytest.mark.live
 def test_an_open_transaction_is_asked_about_until_it_is_decided(
     asking_cluster: AnyCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +152,7 @@ def test_an_open_transaction_is_asked_about_until_it_is_decided(
     assert "the database is down" in caplog.text
 
 
+@pytest.mark.live
 def test_another_member_of_the_group_is_asked_when_the_sender_has_gone(
     asking_cluster: AnyCluster, topic: str, group: str
 ) -> None:
@@ -164,6 +166,7 @@ def test_another_member_of_the_group_is_asked_when_the_sender_has_gone(
     consumer.close()
 
 
+@pytest.mark.live
 def test_a_half_message_without_full_safety_is_rolled_back_unexecuted(topic: str) -> None:
     with cluster() as running:
         create_topic(running.namesrv, topic)
@@ -186,6 +189,7 @@ def _answer_with(running: EmbeddedCluster, code: int) -> None:
     broker.answer_when_durable = dishonest  # type: ignore[method-assign, assignment]
 
 
+@pytest.mark.live
 def test_an_outcome_that_cannot_be_told_is_logged_and_left_to_the_check(
     topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,8 @@ from platform import libc_ver
 
 import pytest
 
+pytestmark = pytest.mark.live
+
 # takes and frees the memory of a batch over and over, and tells how often the system had to give pages for it
 CHURN = """
 import resource

@@ -54,6 +54,7 @@ def test_nothing_blocks_a_running_loop() -> None:
     producer.close()
 
 
+@pytest.mark.live
 def test_a_process_ends_quietly_with_clients_that_nobody_closed() -> None:
     code = """
 import evenq
@@ -69,6 +70,7 @@ print("done")
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.live
 def test_whoever_sends_faster_than_brokers_store_waits(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     monkeypatch.setattr("evenq.client.sync.surface.ROOM", 10)
     with evenq.testing.cluster() as running, evenq.Producer(running.namesrv) as producer:

@@ -93,7 +93,6 @@ def test_ctrl_c_ends_between_two_rounds_and_the_same_command_goes_on(
     command = ["publish", topic, table, "--namesrv", namesrv, "--state", str(tmp_path / "state")]
     running = subprocess.Popen(
         [sys.executable, "-c", "from evenq.cli import main; main()", *command, "--rate", "15", "--master", "local[2]"],
-        env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

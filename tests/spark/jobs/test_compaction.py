@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +18,6 @@ from evenq.spark.jobs.publishing import Place, data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(compaction).failed == 0
 
 
 @given(st.dictionaries(st.text("abcdef", min_size=1, max_size=4), st.integers(1, 200)), st.integers(2, 150))

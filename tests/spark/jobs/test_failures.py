@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
-from evenq.spark.jobs import failures
 from evenq.spark.jobs.failures import reason
 
 WORKER = """[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: Job aborted due to stage failure:
@@ -16,10 +13,6 @@ ZeroDivisionError: division by zero
 
 	at org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:100)
 Driver stacktrace: SQLSTATE: XXKST"""
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(failures).failed == 0
 
 
 def test_an_error_of_a_worker_is_told_in_its_own_words() -> None:

@@ -204,7 +204,6 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing(
         env={
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
             # whoever is killed does not remove what he has there
             "TMPDIR": str(tmp_path),
         },

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenq.spark.jobs import pace as module
 from evenq.spark.jobs.pace import Pace, State, duration, sentence
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_nothing_is_told_before_there_is_something_to_tell_it_from() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError
-from evenq.spark.jobs import parsing
 from evenq.spark.jobs.parsing import GOOD, PARSED, explained, parsed, read_schema, why
 
 if TYPE_CHECKING:
@@ -64,10 +62,6 @@ BADS = {
     b'{"id": 1, "lines": [{"sku": "a"}, {"sku": null}]}': "missing field: lines[1].sku",
     b'{"id": 1, "labels": {"a": "b"}}': "wrong type: labels[a] is 'b' where integer must be",
 }
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(parsing).failed == 0
 
 
 def test_spark_and_python_agree_on_what_is_good(spark: SparkSession) -> None:

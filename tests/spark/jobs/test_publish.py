@@ -173,7 +173,7 @@ def test_a_driver_that_is_killed_leaves_no_gap(
     orders(spark, 1000).write.parquet(table)
     killed = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, namesrv, topic, table, state, "200"],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenq.spark.jobs import files, publishing
 from evenq.spark.jobs.files import LocalFiles
 from evenq.spark.jobs.publishing import Batch, Place, data_files, publish
+from tests.harness.scale import examples
 
 QUERY = "0123456789abcdef"
 
@@ -75,12 +74,7 @@ BATCHES: list[dict[str, dict[str, str]]] = [
 ]
 
 
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(publishing).failed == 0
-    assert doctest.testmod(files).failed == 0
-
-
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(deaths=st.lists(st.integers(0, 12), max_size=12))
 def test_a_death_at_any_step_loses_and_repeats_nothing(
     tmp_path_factory: pytest.TempPathFactory, deaths: list[int]

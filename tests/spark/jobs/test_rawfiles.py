@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -39,10 +38,6 @@ def batch(rows: list[tuple[str, datetime]], first: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(rawfiles).failed == 0
 
 
 @given(st.lists(st.tuples(TOPICS, TIMES), max_size=30))

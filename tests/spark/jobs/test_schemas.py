@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from evenq.errors import ArgumentError
-from evenq.spark.jobs import schemas
 from evenq.spark.jobs.schemas import from_avro, from_json_schema, read_schema_file
 
 
@@ -53,10 +51,6 @@ AVRO = {
         {"name": "plain", "type": {"type": "double"}},
     ],
 }  # fmt: skip
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(schemas).failed == 0
 
 
 def test_json_schema() -> None:

@@ -29,6 +29,7 @@ def test_versions_of_java(text: str, version: int | None) -> None:
     assert java_version(text) == version
 
 
+@pytest.mark.live
 def test_java_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(StateError, match=f"Java is missing in JAVA_HOME, {tmp_path}. Spark needs Java 17 or later"):
@@ -51,6 +52,7 @@ def test_pyspark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         session("test")
 
 
+@pytest.mark.live
 def test_jobs_load_no_pyspark_before_they_run() -> None:
     code = """
 import pkgutil, importlib, sys, evenq.spark.jobs as jobs
@@ -61,6 +63,7 @@ sys.exit("pyspark" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code], timeout=180).returncode == 0
 
 
+@pytest.mark.live
 def test_errors_of_what_is_started_meanwhile_go_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with stderr_to(tmp_path / "log"):
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('noise')"], check=True)
@@ -83,6 +86,7 @@ def test_a_session_that_is_there_is_used_and_can_be_set_but_not_moved(spark: Spa
         session("test", settings={"spark.driver.memory": "9g"})
 
 
+@pytest.mark.live
 def test_local_spark_starts_by_itself_and_is_silent() -> None:
     code = """
 import os, tempfile

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 
 import pytest
 
 from evenq.errors import ArgumentError
-from evenq.spark.jobs import subscription as module
 from evenq.spark.jobs.files import LocalFiles
 from evenq.spark.jobs.subscription import remember, subscription
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_topics_may_be_added_and_nothing_else_may_change(tmp_path: Path) -> None:
