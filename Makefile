@@ -4,7 +4,7 @@
 RUN := .venv/bin/
 STAMP := .venv/.ready
 
-# Workers of pytest-xdist. Files are given to workers as a whole, the tests that share a Spark session to one worker.
+# Workers of pytest-xdist, which take one test after the other in the order of `tests.harness.order`.
 WORKERS ?= 3
 PARALLEL := --dist loadgroup --no-loadscope-reorder
 

@@ -33,7 +33,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import AnyCluster
-from tests.harness import groups, live, second_try, seeds, spark_jvm
+from tests.harness import live, order, second_try, seeds, spark_jvm
 from tests.harness.scale import examples
 from tests.harness.shared import ClusterShare, ask_for_cluster
 from tests.realmq import JavaHost, RealCluster, Unavailable
@@ -186,7 +186,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker of pytest-xdist is told where the shared cluster is to be had."""
+    """A worker of pytest-xdist is told the seed, and where the shared cluster is to be had."""
+    node.workerinput["seed"] = node.config.option.seed
     if _SHARE not in node.config.stash:
         node.config.stash[_SHARE] = ClusterShare()
     node.workerinput["cluster_share"] = node.config.stash[_SHARE].address
@@ -207,12 +208,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 # The rule about skipped suites
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in _marks_of(item.path) | _marks_of_fixtures(item):
             item.add_marker(mark)
-    groups.arrange(items)
+    order.arrange(items)
 
 
 def _marks_of(path: Path) -> set[str]:

@@ -4,7 +4,7 @@
 | --- | --- |
 | ``scale`` | how much a test does in ``make test`` and in ``make test-long`` |
 | ``live`` | which tests need processes, JVMs or brokers, and a guard that no other test starts one |
-| ``groups`` | which tests run on one worker of pytest-xdist, and in which order |
+| ``order`` | long tests first |
 | ``shared`` | one real RocketMQ cluster for all workers of a run |
 | ``seeds`` | the run's random seed: printed, and taken from ``--seed`` |
 | ``spark_jvm`` | how JVMs of Spark programs start quickly |

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.harness.groups import plain_name
-
 __all__ = ["SecondTry", "add_option"]
 
 MOST = 8
@@ -44,7 +42,7 @@ class SecondTry:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        names = {plain_name(report.nodeid) for report in self._failed if "live" in report.keywords}
+        names = {report.nodeid for report in self._failed if "live" in report.keywords}
         if not 0 < len(names) <= MOST:
             return
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -60,7 +58,7 @@ class SecondTry:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         for report, output in self._unstable:
-            terminalreporter.section(f"unstable: {plain_name(report.nodeid)}", yellow=True)
+            terminalreporter.section(f"unstable: {report.nodeid}", yellow=True)
             terminalreporter.write_line(f"the first time, beside other tests:\n{report.longreprtext}")
             for title, text in report.sections:
                 terminalreporter.write_line(f"{title}:\n{text}")
@@ -88,7 +86,7 @@ class SecondTry:
 
     def _note(self, reporter: TerminalReporter, name: str, output: str) -> None:
         """Count the test's failures as unstable."""
-        for report in [each for each in self._failed if plain_name(each.nodeid) == name]:
+        for report in [each for each in self._failed if each.nodeid == name]:
             for category in ("failed", "error"):
                 if report in reporter.stats.get(category, []):
                     reporter.stats[category].remove(report)

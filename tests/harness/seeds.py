@@ -11,8 +11,6 @@ import random
 import hypothesis.core
 import pytest
 
-from tests.harness.groups import plain_name
-
 __all__ = ["add_option", "apply", "generator"]
 
 
@@ -21,11 +19,13 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def apply(config: pytest.Config) -> None:
-    """Settle the seed. Workers of pytest-xdist get the controlling process's seed along with its other options."""
+    """Settle the seed. A worker of pytest-xdist takes that of the controlling process."""
+    if hasattr(config, "workerinput"):
+        config.option.seed = config.workerinput["seed"]
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
     hypothesis.core.global_force_seed = config.option.seed
 
 
 def generator(item: pytest.Item) -> random.Random:
-    return random.Random(f"{item.config.option.seed} {plain_name(item.nodeid)}")
+    return random.Random(f"{item.config.option.seed} {item.nodeid}")

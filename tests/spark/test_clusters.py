@@ -16,7 +16,7 @@ import pytest
 
 import evenq
 from tests.clusters import AnyCluster, create_topic
-from tests.spark.processes import SPARK, environment
+from tests.spark.processes import SPARK, environment, one_connect_server
 from tests.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("roundtrip.py")
@@ -93,13 +93,9 @@ def test_a_standalone_cluster(embedded_cluster: AnyCluster, master: str, topic: 
 def test_spark_connect(embedded_cluster: AnyCluster, topic: str, tmp_path: Path) -> None:
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio: install evenq[spark]")
     arguments = " ".join(f"--conf {name}={value}" for name, value in QUIET.items())
-    result = run(
-        embedded_cluster,
-        topic,
-        tmp_path,
-        SPARK_REMOTE="local[2]",
-        PYSPARK_SUBMIT_ARGS=f"{arguments} pyspark-shell",
-    )
+    remote = {"SPARK_REMOTE": "local[2]", "PYSPARK_SUBMIT_ARGS": f"{arguments} pyspark-shell"}
+    with one_connect_server():
+        result = run(embedded_cluster, topic, tmp_path, **remote)
     assert result == {"kind": "pyspark.sql.connect.session", **EXPECTED}
 
 

@@ -15,7 +15,7 @@ import pytest
 import evenq
 from evenq.testing import cluster
 from tests.clusters import AnyCluster, create_topic
-from tests.spark.processes import SPARK, environment
+from tests.spark.processes import SPARK, environment, one_connect_server
 
 pytestmark = pytest.mark.live
 
@@ -84,7 +84,8 @@ def send(shop: AnyCluster, numbers: range) -> None:
 def test_every_run_adds_what_is_new_and_nothing_twice(shop: AnyCluster, project: Path) -> None:
     for numbers in (range(30), range(30, 45)):
         send(shop, numbers)
-        run(project, shop)
+        with one_connect_server():
+            run(project, shop)
         everything = range(numbers.stop)
         assert Counter(row["keys"] for row in table(project, "orders")) == {f"o-{number}": 1 for number in everything}
         bought = Counter(f"c-{number % CUSTOMERS}" for number in everything)
