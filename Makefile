@@ -4,9 +4,10 @@
 RUN := .venv/bin/
 STAMP := .venv/.ready
 
-# Workers of pytest-xdist, which take one test after the other in the order of `tests.harness.order`.
-WORKERS ?= 3
-PARALLEL := --dist loadgroup --no-loadscope-reorder
+# Workers of pytest-xdist, which take one test after the other as `tests.harness.order` says. More than there are
+# cores, since half of the tests wait for servers.
+WORKERS ?= 4
+PARALLEL := --dist load --maxschedchunk 1
 
 .PHONY: setup demo check test test-long lint types fast classes coverage format bench clean
 

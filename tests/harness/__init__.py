@@ -4,7 +4,7 @@
 | --- | --- |
 | ``scale`` | how much a test does in ``make test`` and in ``make test-long`` |
 | ``live`` | which tests need processes, JVMs or brokers, and a guard that no other test starts one |
-| ``order`` | long tests first |
+| ``order`` | which test runs when, and on which worker |
 | ``shared`` | one real RocketMQ cluster for all workers of a run |
 | ``seeds`` | the run's random seed: printed, and taken from ``--seed`` |
 | ``spark_jvm`` | how JVMs of Spark programs start quickly |

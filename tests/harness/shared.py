@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
@@ -41,7 +42,7 @@ class ClusterShare:
         self._key = secrets.token_bytes(16)
         self._listener = Listener(authkey=self._key)
         self._lock = threading.Lock()
-        self._answer: SharedCluster | str | None = None
+        self._answer: SharedCluster | RuntimeError | str | None = None
         self._cluster: RealCluster | None = None
         threading.Thread(target=self._serve, name="shared-cluster", daemon=True).start()
 
@@ -69,12 +70,17 @@ class ClusterShare:
                 self._answer = self._start()
             connection.send(self._answer)
 
-    def _start(self) -> SharedCluster | str:
+    def _start(self) -> SharedCluster | RuntimeError | str:
+        """The cluster, or what went wrong, or the reason why RocketMQ cannot run on this machine."""
         try:
             self._cluster = RealCluster(conf=LASTING)
             self._cluster.start()
         except Unavailable as reason:
             return str(reason)
+        except Exception:  # noqa: BLE001 - raised again in every worker that asks
+            if self._cluster is not None:
+                self._cluster.close()
+            return RuntimeError(f"the shared cluster did not start:\n{traceback.format_exc()}")
         return SharedCluster(self._cluster.namesrv, self._cluster.brokers)
 
 
@@ -83,6 +89,8 @@ def ask_for_cluster(address: tuple[str, str]) -> SharedCluster:
     place, key = address
     with Client(place, authkey=bytes.fromhex(key)) as connection:
         answer = connection.recv()
+    if isinstance(answer, RuntimeError):
+        raise answer
     if not isinstance(answer, SharedCluster):
         raise Unavailable(answer)
     return answer

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import marshal
 import os
@@ -79,14 +80,15 @@ def archive_classes() -> None:
         made = Path(folder) / ARCHIVE.name
         options = [*QUICK, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable"]
         own = {"SPARK_SUBMIT_OPTS": " ".join(options), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT)}
-        subprocess.run(
-            [sys.executable, "-c", _PROGRAM, folder],
-            env={**os.environ, **own},
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=300,
-        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-c", _PROGRAM, folder],
+                env={**os.environ, **own},
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=300,
+            )
         if made.exists():
             made.rename(ARCHIVE)
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,21 +14,24 @@ import pytest
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
+PARALLEL = ("--dist", "load", "--maxschedchunk", "1")  # as in the Makefile
 Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a file of tests under the rules of ``tests/conftest.py``; gives the exit code and what was printed."""
+    """Runs files of tests under the rules of ``tests/conftest.py``; gives the exit code and what was printed."""
 
     unstable = tmp_path / "unstable.txt"
 
-    def ran(source: str, *options: str) -> tuple[int, str]:
-        file = tmp_path / "test_made.py"
-        file.write_text(f"import os, random, subprocess, time\nimport pytest\n\n{source}")
+    def ran(source: str, *options: str, files: Iterable[str] = ("test_made.py",)) -> tuple[int, str]:
+        for name in files:
+            file = tmp_path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"import os, random, subprocess, time\nimport pytest\n\n{source}")
         rules = {"PYTHONPATH": str(ROOT), "PYTEST_PLUGINS": "tests.conftest", "EVENQ_UNSTABLE": str(unstable)}
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, file.name],
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *files],
             cwd=tmp_path,
             env={**os.environ, **rules},
             stdout=subprocess.PIPE,
@@ -54,7 +57,7 @@ def test_only_live_tests_may_start_processes(run: Run) -> None:
     assert run(f"@pytest.mark.live{STARTS}")[0] == 0
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadgroup", "--no-loadscope-reorder")])
+@pytest.mark.parametrize("workers", [(), ("-n", "1", *PARALLEL)])
 def test_a_live_test_that_passes_alone_is_unstable(run: Run, tmp_path: Path, workers: tuple[str, ...]) -> None:
     mark = tmp_path / "once"
     source = f"""
@@ -77,6 +80,23 @@ def test_a_test_that_fails_twice_or_is_not_live_fails(run: Run, mark: str) -> No
     assert code == 1
     assert "1 failed" in printed
     assert "unstable" not in printed
+
+
+def test_half_of_the_workers_begin_with_spark(run: Run, tmp_path: Path) -> None:
+    source = f"""
+@pytest.mark.parametrize("number", range(4))
+def test_notes_its_worker(worker_id, number):
+    with open({str(tmp_path / "notes")!r}, "a") as notes:
+        print(worker_id, __file__, file=notes)
+"""
+    files = ["tests/broker/test_rest.py", "tests/spark/test_made.py"]
+    code, printed = run(source, "-n", "2", *PARALLEL, files=files)
+    assert code == 0, printed
+    notes = [line.split() for line in (tmp_path / "notes").read_text().splitlines()]
+    assert len(notes) == 8
+    first = {note[0]: note[1] for note in reversed(notes)}
+    assert "/spark/" in first["gw0"]
+    assert "/broker/" in first["gw1"]
 
 
 def test_a_test_that_hangs_fails_and_shows_where(run: Run) -> None:

@@ -81,7 +81,10 @@ def test_all_groups_of_a_broker_at_once(peer: Peer, topic: str, group: str, brok
     (mine,) = [groups[group] for groups in body.consume_stats_list if group in groups]
     assert [reached(each) for each in mine] == [{(topic, 0): (1, 4)}]
     assert body.broker_addr == broker.address
-    assert body.total_diff >= 3
+    # summed here, too: other tests leave groups whose offsets are past the ends of their queues
+    stats_of_all = [each for groups in body.consume_stats_list for parts in groups.values() for each in parts]
+    pairs = [pair for each in stats_of_all for pair in each.offset_table.values()]
+    assert body.total_diff == sum(pair.broker_offset - pair.consumer_offset for pair in pairs)
     ordered = peer.ask(RequestCode.GET_BROKER_CONSUME_STATS, headers.BrokerConsumeStats(is_order=True))
     assert {group: []} in bodies.ConsumeStatsList.decode(ordered.body).consume_stats_list
 

@@ -95,9 +95,16 @@ def test_a_call_that_never_returns_does_not_keep_the_process(cancelled: bool) ->
 import asyncio, threading
 from evenq.client.consume.workers import Workers
 
+started = threading.Event()
+
+def never_return(number):
+    started.set()
+    threading.Event().wait()
+
 async def scenario():
-    future = Workers(lambda number: threading.Event().wait(), "w").run(1)
-    await asyncio.sleep(0.05)
+    future = Workers(never_return, "w").run(1)
+    while not started.is_set():
+        await asyncio.sleep(0)
     if {cancelled}:
         future.cancel()
 
