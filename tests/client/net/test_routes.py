@@ -1,4 +1,9 @@
-from evenq.client.net.routes import Route
+import asyncio
+
+import pytest
+
+from evenq.client.net.routes import NameServers, Route, Routes
+from evenq.errors import TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import BrokerData, QueueData, TopicRoute
 
@@ -45,6 +50,40 @@ def test_a_topic_to_be_made_gets_no_more_queues_than_asked_for() -> None:
     assert names(route.writable.queues) == [f"a:{n}" for n in range(4)]
 
 
+def test_a_topic_to_be_made_keeps_the_default_route_until_a_refresh() -> None:
+    default = answer(("a", {0: "a:1"}, 8, 8, 7), ("b", {0: "b:1"}, 8, 8, 7))
+    made: dict[str, TopicRoute] = {"TBW102": default}
+
+    class FakeNameServers(NameServers):
+        def __init__(self) -> None: ...
+
+        async def route(self, topic: str) -> TopicRoute:
+            if topic not in made:
+                raise TopicNotFound("namesrv:1", "route", 17, f"no topic {topic}")
+            return made[topic]
+
+    async def scenario() -> None:
+        routes = Routes(FakeNameServers())
+        changes: list[Route] = []
+        routes.on_change.append(lambda old, new: changes.append(new))
+        both = [f"{broker}:{n}" for broker in "ab" for n in range(2)]
+        assert names((await routes.get_for_send("new", 2)).writable.queues) == both
+        made["new"] = answer(("a", {0: "a:1"}, 2, 2, 6))
+        assert names((await routes.get_for_send("new", 2)).writable.queues) == both
+        assert [names(route.writable.queues) for route in changes] == [both]
+        await routes.refresh_all()
+        assert names((await routes.get_for_send("new", 2)).writable.queues) == ["a:0", "a:1"]
+
+    asyncio.run(scenario())
+
+
 def test_an_ordered_topic_has_a_fixed_layout() -> None:
     route = Route.of("t", answer(("a", {0: "a:1"}, 8, 8, 6), order="a:2;b:1"))
     assert names(route.writable.queues) == ["a:0", "a:1", "b:0"]
+
+
+@pytest.mark.parametrize("order", ["a:x", "a", "a:1;:2", "a:1,b:2"])
+def test_a_layout_that_cannot_be_read_is_ignored(order: str, caplog: pytest.LogCaptureFixture) -> None:
+    route = Route.of("t", answer(("a", {0: "a:1"}, 2, 2, 6), order=order))
+    assert names(route.writable.queues) == ["a:0", "a:1"]
+    assert repr(order) in caplog.text

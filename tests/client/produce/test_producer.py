@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import evenq
-from evenq import HashSelector, Message, MessageQueue, Producer
+from evenq import HashSelector, LitePullConsumer, Message, MessageQueue, Producer
 from evenq.broker import Cluster
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import EmbeddedCluster
-from tests.clusters import AnyCluster, create_topic
+from tests.clusters import AnyCluster, create_topic, route
+from tests.waiting import wait_until
 
 
 def test_one_thread_goes_round_all_queues(any_cluster: AnyCluster, wide: str) -> None:
@@ -49,6 +50,33 @@ def test_a_topic_that_does_not_exist_is_made_by_the_first_send(any_cluster: AnyC
         assert producer.send(Message(topic, b"first")).ok
         queues = {producer.send(Message(topic, b"next")).queue.queue_id for _ in range(8)}
     assert queues == {0, 1}
+
+
+def test_a_topic_made_by_sends_is_on_all_brokers(any_cluster: AnyCluster, topic: str) -> None:
+    with Producer(any_cluster.namesrv) as producer:
+        receipts = [producer.send(Message(topic, b"x")) for _ in range(24)]
+    assert set(Counter(receipt.queue for receipt in receipts).values()) == {3}
+    assert Counter(receipt.queue.broker for receipt in receipts) == {"broker-a": 12, "broker-b": 12}
+    assert route(any_cluster.namesrv, topic) == {"broker-a": 4, "broker-b": 4}
+
+
+def test_a_consumer_soon_sees_a_topic_that_grows_to_the_next_broker(
+    any_cluster: AnyCluster, topic: str, group: str
+) -> None:
+    with (
+        LitePullConsumer(any_cluster.namesrv, group, begin="first") as consumer,
+        Producer(any_cluster.namesrv) as producer,
+    ):
+        consumer.subscribe(topic)
+        sent = {producer.send(Message(topic, b"%d" % n)).queue for n in range(24)}
+        seen: set[MessageQueue] = set()
+
+        def all_seen() -> bool:
+            seen.update(message.queue for message in consumer.poll(timeout=0.1))
+            return seen == sent
+
+        wait_until(all_seen, "messages of all queues", 20)
+    assert {queue.broker for queue in sent} == {"broker-a", "broker-b"}
 
 
 def test_many_sends_at_once_from_tasks_are_even(any_cluster: AnyCluster, wide: str) -> None:

@@ -41,6 +41,8 @@ class Route:
     readable: tuple[MessageQueue, ...]
     # broker name -> broker id -> address; id 0 is the master
     addresses: Mapping[str, Mapping[int, str]]
+    # the default topic's route, used for a topic that the brokers create when they get its first message
+    provisional: bool = False
 
     @classmethod
     def of(cls, topic: str, answer: TopicRoute, *, queues_at_most: int | None = None) -> Route:
@@ -56,14 +58,15 @@ class Route:
             limit = queues_at_most if queues_at_most is not None else 1 << 30
             return tuple(MessageQueue(topic, broker, n) for broker, count in counts for n in range(min(count, limit)))
 
-        ordered = _order_conf(answer.order_topic_conf)
+        ordered = _order_conf(topic, answer.order_topic_conf)
         writable = ordered or [
             (data.broker_name, data.write_queue_nums)
             for data in layout
             if data.perm & WRITE and data.broker_name in masters
         ]
         readable = [(data.broker_name, data.read_queue_nums) for data in layout if data.perm & READ]
-        return cls(topic, PublishRoute.of(queues(writable)), queues(readable), addresses)
+        provisional = queues_at_most is not None
+        return cls(topic, PublishRoute.of(queues(writable)), queues(readable), addresses, provisional)
 
     def address(self, broker: str, broker_id: int = MASTER) -> str:
         """The address of a broker: the replica asked for, else the master, else any."""
@@ -82,11 +85,15 @@ class Route:
         return {name: ids[MASTER] for name, ids in self.addresses.items() if MASTER in ids}
 
 
-def _order_conf(text: str | None) -> list[tuple[str, int]]:
-    """Read ``broker-a:8;broker-b:8``, the fixed layout of an ordered topic."""
+def _order_conf(topic: str, text: str | None) -> list[tuple[str, int]]:
+    """Read ``broker-a:8;broker-b:8``, the fixed layout of an ordered topic. Text of another form is no layout."""
     if not text:
         return []
-    return [(broker, int(count)) for broker, _, count in (part.partition(":") for part in text.split(";") if part)]
+    parts = [part.partition(":") for part in text.split(";") if part]
+    if not all(broker and count.isascii() and count.isdigit() for broker, _, count in parts):
+        log.warning("topic %s: the order configuration %r is ignored, expected broker:queues;…", topic, text)
+        return []
+    return [(broker, int(count)) for broker, _, count in parts]
 
 
 class NameServers:
@@ -146,7 +153,12 @@ class Routes:
         return self._known.get(topic) or await self.refresh(topic)
 
     async def get_for_send(self, topic: str, queues_at_most: int) -> Route:
-        """The route to send by. A topic that does not exist gets the default topic's: the broker will make it."""
+        """The route to send by. A topic that does not exist gets the default topic's: each broker creates the topic
+        when it gets the first message.
+
+        That route is kept until the next refresh, so that messages go to all of its brokers and the topic is created on
+        each. A question after the first message would find the topic on one broker, and it would stay there.
+        """
         route = self._known.get(topic)
         if route is not None:
             return route
@@ -157,7 +169,8 @@ class Routes:
                 answer = await self._shared(("default", DEFAULT_TOPIC), self._name_servers.route)
             except TopicNotFound:
                 raise missing from None
-            return Route.of(topic, answer, queues_at_most=queues_at_most)
+            # another caller may have got a route meanwhile
+            return self._known.get(topic) or self._keep(Route.of(topic, answer, queues_at_most=queues_at_most))
 
     async def refresh(self, topic: str) -> Route:
         """Ask the name server now, and keep the answer."""
@@ -179,8 +192,9 @@ class Routes:
             try:
                 await self.refresh(topic)
             except TopicNotFound:
-                self._known.pop(topic, None)
-                log.warning("topic %s has no route any more", topic)
+                gone = self._known.pop(topic, None)
+                if gone is not None and not gone.provisional:
+                    log.warning("topic %s has no route any more", topic)
             except RemoteError as error:
                 log.warning("route of topic %s could not be refreshed: %s", topic, error)
 
@@ -204,9 +218,11 @@ class Routes:
         return route.address(queue.broker, broker_id)
 
     async def _ask(self, topic: str) -> Route:
-        new = Route.of(topic, await self._name_servers.route(self._wire_name(topic)))
-        old = self._known.get(topic)
-        self._known[topic] = new
+        return self._keep(Route.of(topic, await self._name_servers.route(self._wire_name(topic))))
+
+    def _keep(self, new: Route) -> Route:
+        old = self._known.get(new.topic)
+        self._known[new.topic] = new
         if new != old:
             for listener in self.on_change:
                 listener(old, new)

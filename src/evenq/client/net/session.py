@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from evenq.client.net.acl import Credentials
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 Answer = Callable[[Command], Awaitable[Command | None]]
 
 _made = itertools.count(1)
+
+# Seconds between a consumer's first look at a topic, and the next ones.
+_NEW_TOPIC_PAUSES = (1.0, 2.0, 4.0, 8.0)
 
 
 def client_id(peer: str, instance: str | None) -> str:
@@ -153,6 +157,15 @@ class Session:
         """A broker that we have just heard of must hear of us."""
         if old is None or new.masters.keys() - old.masters.keys():
             self.spawn(self.beat())
+        if old is None and self._consumer is not None:
+            self.spawn(self._follow_new(new.topic))
+
+    async def _follow_new(self, topic: str) -> None:
+        """Look again soon: a topic that a producer is just creating comes to one broker after the other."""
+        for pause in _NEW_TOPIC_PAUSES:
+            await asyncio.sleep(min(pause, self.intervals.routes))
+            with suppress(RemoteError):
+                await self.routes.refresh(topic)
 
     async def beat_at(self, address: str) -> None:
         """One heartbeat to one broker.
