@@ -152,8 +152,17 @@ class Property:
     CLUSTER = "CLUSTER"
 
 
-# Characters that separate properties on the wire; a key or value with one of them would be read as another.
-_SEPARATORS = re.compile("[\x01\x02]")
+# Characters that separate properties on the wire, where text with one of them would be read as further properties, and
+# surrogates, which UTF-8 cannot encode.
+_NOT_IN_PROPERTIES = re.compile("[\x01\x02\ud800-\udfff]")
+
+
+def _check_text(argument: str, text: object) -> None:
+    """Refuse what cannot be part of a property. Printable text, which is nearly all, needs one look."""
+    if not isinstance(text, str):
+        raise ArgumentError(argument, text, f"give a string, not {type(text).__name__}")
+    if not text.isprintable() and _NOT_IN_PROPERTIES.search(text):
+        raise ArgumentError(argument, text, "it may not hold U+0001, U+0002 or surrogates")
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -185,9 +194,14 @@ class Message(msgspec.Struct, frozen=True, gc=False):
                     "body", type(self.body).__name__, "give bytes; encode text yourself, e.g. text.encode()"
                 )
             msgspec.structs.force_setattr(self, "body", bytes(self.body))
+        if self.tags is not None:
+            _check_text("tags", self.tags)
+        if self.sharding_key is not None:
+            _check_text("sharding_key", self.sharding_key)
         if self.keys != ():
             keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             for key in keys:
+                _check_text("keys", key)
                 if not key or " " in key:
                     raise ArgumentError(
                         "keys", key, "a key must be non-empty and without spaces: RocketMQ separates keys by them"
@@ -199,12 +213,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             raise ArgumentError("deliver_at", self.deliver_at, "give a datetime with a time zone, e.g. UTC")
         if self.properties:
             for key, value in self.properties.items():
-                if not key or _SEPARATORS.search(key) or _SEPARATORS.search(value):
-                    raise ArgumentError(
-                        "properties",
-                        {key: value},
-                        "a name must be non-empty, and neither may hold U+0001 or U+0002",
-                    )
+                _check_text("properties", key)
+                _check_text("properties", value)
+                if not key:
+                    raise ArgumentError("properties", {key: value}, "a name must be non-empty")
 
     def wire_properties(self) -> dict[str, str]:
         """All properties as they go on the wire, the user's own first."""
