@@ -84,10 +84,10 @@ CLASSIC = {
     "retry, none known, not in the route": ("?z ?z", "a0 a1"),
     # Half of four is two: d, which has no queue here and is forgotten (plain a0); then c alone is the better half.
     "retry, the best has no queue here": ("b=20 c=10 d=1 a! ?a ?a ?a", "a0 c1 c0"),
-    # All isolated: by latency b (550), c (1000), a (a failure counts as 30000).
-    "all isolated": ("a! +10 b=550 c=1000 ? ? ?", "b0 b1 b0"),
-    # b0 because it is the least bad; then b is free, and from position 1 on b0 is the first queue that is.
-    "all isolated, the first to return": ("a! b=550 c=1000 ? +30000 ? ? ? +30000 ? ?", "b0 b0 b1 b0 b1 c0"),
+    # All isolated: by measured latency a (it failed after 3 ms), b (550), c (1000).
+    "all isolated": ("a! +10 b=550 c=1000 ? ? ?", "a0 a1 a0"),
+    # a0 because a has the lowest latency; then b is free, and from position 1 on b0 is the first queue that is.
+    "all isolated, the first to return": ("a! b=550 c=1000 ? +30000 ? ? ? +30000 ? ?", "a0 b0 b1 b0 b1 c0"),
     # Same latency: the one whose isolation ends earlier.
     "all isolated, equally slow": ("c=600 +1 b=600 +1 a=600 ? ?", "c0 c1"),
     # b was slower than c, but is free again.
@@ -258,7 +258,7 @@ class Model:
     def record(self, broker: str, latency: float, failed: bool, reachable: bool) -> None:
         counted = {"classic": 30_000, "v5": 10_000}[self.preset] if failed else latency
         end = self.now + away(self.preset, counted)
-        self.latency[broker] = counted
+        self.latency[broker] = latency
         if self.preset == "classic":
             self.until[broker] = end
         else:

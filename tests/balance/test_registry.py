@@ -55,7 +55,7 @@ def test_an_unknown_name_is_answered_with_the_choices(name: str, nearest: str | 
         ("MACHINE_ROOM", {}, "rooms=None: MACHINE_ROOM takes rooms; give rooms"),
         ("MACHINE_ROOM_NEARBY-AVG", {"broker_room": room}, "member_room=None: .*; give member_room"),
         ("MACHINE_ROOM_NEARBY-AVGG", {"broker_room": room, "member_room": room}, "strategy='AVGG': did you mean AVG"),
-        ("CONSISTENT_HASH", {"virtual_nodes": 0}, "virtual_nodes=0: give at least 1"),
+        ("CONSISTENT_HASH", {"virtual_nodes": -1}, "virtual_nodes=-1: give 0 or more"),
         ("CONFIG", {"queues": ["orders"]}, "queues='orders': give MessageQueue"),
     ],
 )

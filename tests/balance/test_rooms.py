@@ -52,6 +52,30 @@ def test_a_queue_without_a_room_is_named() -> None:
         NEARBY.allocate("group", "m1", queues_of("a", "b"), ["m1"])
 
 
+def test_a_room_may_depend_on_the_whole_queue() -> None:
+    rooms = {"m1": "even", "m2": "odd"}
+    chosen = strategy(
+        "MACHINE_ROOM_NEARBY",
+        inner="AVG",
+        queue_room=lambda queue: "odd" if queue.queue_id % 2 else "even",
+        member_room=rooms.get,
+    )
+    shares = assign(chosen, queues_of("a", each=5), ["m1", "m2"])
+    assert {member: [queue.queue_id for queue in share] for member, share in shares.items()} == {
+        "m1": [0, 2, 4],
+        "m2": [1, 3],
+    }
+    nameless = strategy("MACHINE_ROOM_NEARBY", inner="AVG", queue_room=lambda queue: "", member_room=rooms.get)
+    with pytest.raises(ArgumentError, match=r"queue_room=''.*brokerName=a, queueId=0\]"):
+        assign(nameless, queues_of("a"), ["m1"])
+
+
+@pytest.mark.parametrize("given", [{}, {"queue_room": str, "broker_room": str}])
+def test_a_room_of_queues_is_given_in_one_way(given: Any) -> None:
+    with pytest.raises(ArgumentError, match="takes one of queue_room and broker_room"):
+        strategy("MACHINE_ROOM_NEARBY", inner="AVG", member_room=str, **given)
+
+
 def test_a_member_without_a_room_is_named() -> None:
     with pytest.raises(ArgumentError, match=r"member_room=None.*m2"):
         NEARBY.allocate("group", "m1", queues_of("a"), ["m1", "m2"])

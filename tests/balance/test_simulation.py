@@ -100,5 +100,5 @@ def test_what_cannot_be_is_named() -> None:
         simulate(Scenario(rooms=0), ["MACHINE_ROOM"])
     with pytest.raises(ArgumentError, match="strategy='AVERAGE'"):
         simulate(Scenario(), ["AVERAGE"])
-    with pytest.raises(ArgumentError, match="virtual_nodes=0"):
-        simulate(Scenario(), ["CONSISTENT_HASH"], virtual_nodes=0)
+    with pytest.raises(ArgumentError, match="virtual_nodes=-1"):
+        simulate(Scenario(), ["CONSISTENT_HASH"], virtual_nodes=-1)

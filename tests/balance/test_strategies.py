@@ -243,3 +243,8 @@ def test_who_is_not_in_the_group_gets_nothing_and_a_warning(chosen: Strategy, ca
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == "group billing: hz@me is not among the members ['hz@1', 'hz@2'] and gets no queue"
+
+
+def test_a_ring_without_places_gives_nobody_anything() -> None:
+    chosen = strategy("CONSISTENT_HASH", virtual_nodes=0)
+    assert assign(chosen, queues_of("a", "b"), ["m1", "m2"]) == {"m1": [], "m2": []}

@@ -161,7 +161,7 @@ def test_the_picture_has_both_panels(run: Output, tmp_path: Path, mode: list[str
     ("arguments", "message"),
     [
         ("--queues 0", "--queues=0: give at least 1"),
-        ("--virtual-nodes 0", "--virtual-nodes=0: give at least 1; Java's default is 10"),
+        ("--virtual-nodes -1", "--virtual-nodes=-1: give 0 or more; Java's default is 10"),
         ("-e jion", "--event='jion': it begins with one of join, leave, crash, replace, restart"),
         ("-e leave:4", "--event='leave:4': only 4 members are there then, and one must stay"),
         ("-s AVERAGE", "--strategy='AVERAGE': "),

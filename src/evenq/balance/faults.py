@@ -46,7 +46,7 @@ class BackOff:
 
     latencies: tuple[int, ...]
     durations: tuple[int, ...]
-    # the latency that a failed send counts as
+    # the latency whose duration a failed send gets
     failure: int
 
     def away(self, latency: float) -> int:
@@ -101,12 +101,12 @@ class _FaultAvoidance(RoundRobinChooser, ABC):
         """Take the isolation that a send earned into account."""
 
     def record(self, broker: str, latency_ms: float, *, failed: bool = False, reachable: bool = True) -> None:
-        latency = latency_ms if reachable and not failed else self.back_off.failure
         health = self._brokers.get(broker)
         if health is None:
             health = self._brokers.setdefault(broker, _Health())
-        away = self.back_off.away(latency)
-        health.latency = latency
+        away = self.back_off.away(latency_ms if reachable and not failed else self.back_off.failure)
+        # brokers are ranked by what was measured, as in Java: only the isolation of a failure is a fixed one
+        health.latency = latency_ms
         self._learn(health, self._clock(), away, reachable)
         if away or broker in self._out:
             self._settled_until = -inf

@@ -57,7 +57,9 @@ def strategy(name: str, **params: Any) -> Strategy:
     ``AVG_BY_CIRCLE``
     ``CONFIG``              ``queues``
     ``MACHINE_ROOM``        ``rooms``
-    ``MACHINE_ROOM_NEARBY`` ``inner``, ``broker_room``, ``member_room``
+    ``MACHINE_ROOM_NEARBY`` ``inner``, ``member_room``, ``queue_room`` (of a
+                            ``MessageQueue``) or ``broker_room`` (of a
+                            broker's name)
     ``CONSISTENT_HASH``     ``virtual_nodes=10``, ``hash`` (MD5)
     ======================= ==============================================
 

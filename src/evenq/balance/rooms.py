@@ -73,19 +73,29 @@ class MachineRoomNearby(GroupStrategy):
     """``MACHINE_ROOM_NEARBY-<inner>``: queues go to members of their own room, by the inner strategy.
 
     Queues of rooms without members are shared by all members, room by room in sorted order.
-    ``broker_room`` names the room of a broker, ``member_room`` that of a member.
+    ``member_room`` names the room of a member, by its client id. ``queue_room`` names the room of a queue;
+    ``broker_room`` can be given instead, and gets the name of the queue's broker only.
     """
 
     inner: Strategy
-    broker_room: Callable[[str], str | None]
     member_room: Callable[[str], str | None]
+    queue_room: Callable[[MessageQueue], str | None] | None = None
+    broker_room: Callable[[str], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.queue_room is None) == (self.broker_room is None):
+            raise ArgumentError("queue_room", self.queue_room, f"{self.name} takes one of queue_room and broker_room")
 
     @property
     def name(self) -> str:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def divide(self, group: str, queues: Queues, members: Members) -> Division:
-        queues_in = _by_room(queues, lambda queue: self.broker_room(queue.broker), "broker_room")
+        if (broker_room := self.broker_room) is not None:
+            queues_in = _by_room(queues, lambda queue: broker_room(queue.broker), "broker_room")
+        else:
+            assert self.queue_room is not None
+            queues_in = _by_room(queues, self.queue_room, "queue_room")
         members_in = _by_room(members, self.member_room, "member_room")
 
         near: dict[str, Callable[[], list[MessageQueue]]] = {}

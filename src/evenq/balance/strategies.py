@@ -155,14 +155,15 @@ class ConsistentHash(GroupStrategy):
 
     A queue goes to the first place clockwise, at or after its own hash. Few queues move when a member comes or
     goes; the shares are uneven. ``hash`` gives the place of a text on the ring; all members must use the same.
+    Without virtual nodes nobody gets a queue, as in Java.
     """
 
     virtual_nodes: int = 10
     hash: Callable[[str], int] = ring_hash
 
     def __post_init__(self) -> None:
-        if self.virtual_nodes < 1:
-            raise ArgumentError("virtual_nodes", self.virtual_nodes, "give at least 1; Java's default is 10")
+        if self.virtual_nodes < 0:
+            raise ArgumentError("virtual_nodes", self.virtual_nodes, "give 0 or more; Java's default is 10")
 
     @property
     def name(self) -> str:
@@ -170,6 +171,8 @@ class ConsistentHash(GroupStrategy):
 
     def divide(self, group: str, queues: Queues, members: Members) -> Division:
         ring = self._ring(members)
+        if not ring:
+            return lambda position: []
         places = sorted(ring)
         owners = [ring[place] for place in places]
         owners.append(owners[0])  # beyond the last place the ring begins again
