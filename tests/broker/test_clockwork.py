@@ -41,3 +41,21 @@ def test_what_is_left_is_done_at_once_and_what_fails_later(caplog: pytest.LogCap
         asyncio.run(Clockwork([part], 0.1, sleep).run())
     assert pauses == [0.1, 0, 0, 0.1, 1.0, 0.1]
     assert "trying again in 1 s" in caplog.text
+
+
+def test_a_part_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    calls = []
+
+    def broken() -> bool:
+        raise OSError("the disk is full")
+
+    def sound() -> bool:
+        calls.append("sound")
+        return False
+
+    clockwork = Clockwork([broken, sound], 1.0)
+    for _ in range(5):
+        assert not clockwork.tick()
+    assert calls == ["sound"] * 5
+    [record] = caplog.records
+    assert "broken failed: OSError: the disk is full" in record.getMessage()

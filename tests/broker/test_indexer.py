@@ -116,3 +116,24 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert [find(index, key) for key in ("first", "second")] == [1, 1]
 
     run(scene)
+
+
+def test_an_index_that_cannot_be_opened_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mend, failures = Index.mend, [OSError(28, "No space left on device")]
+
+    def mend_later(index: Index) -> None:
+        if failures:
+            raise failures.pop()
+        mend(index)
+
+    monkeypatch.setattr(Index, "mend", mend_later)
+
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            put(store, "first")
+            assert find(await indexer.current(), "first") == 1
+
+    run(scene)
+    assert "No space left on device; trying again in 0.25 s" in caplog.text

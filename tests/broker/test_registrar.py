@@ -2,12 +2,18 @@
 
 import asyncio
 import time
+from functools import wraps
 from pathlib import Path
 
 import pytest
 
 from evenq.broker.broker import Broker, BrokerSettings
+from evenq.broker.flusher import Flusher
+from evenq.broker.locks import QueueLocks
 from evenq.broker.namesrv import NameServer
+from evenq.broker.registrar import Registrar
+from evenq.broker.routes import RouteTable
+from evenq.protocol.command import Command
 
 pytestmark = pytest.mark.live
 
@@ -76,5 +82,76 @@ def test_a_name_server_that_was_restarted_knows_the_broker_again(tmp_path: Path)
         await until(lambda: "broker-a" in again.routes.brokers())
         await broker.stop()
         await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_starts_though_it_cannot_register_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    registration, failures = Registrar.registration, [KeyError("on purpose")]
+
+    def registration_later(registrar: Registrar) -> Command:
+        if failures:
+            raise failures.pop()
+        return registration(registrar)
+
+    monkeypatch.setattr(Registrar, "registration", registration_later)
+
+    async def scenario() -> None:
+        server = await started(NameServer())
+        broker = Broker(BrokerSettings(), tmp_path, [server.address])
+        async with asyncio.timeout(10):
+            await broker.start("127.0.0.1", 0)
+        await until(lambda: "broker-a" in server.routes.brokers())
+        await broker.stop()
+        await server.stop()
+
+    asyncio.run(scenario())
+    assert "registering with name server 127.0.0.1:" in caplog.text
+
+
+def test_the_housekeeping_of_a_broker_goes_on_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @wraps(Flusher.checkpoint)
+    def checkpoint(flusher: Flusher) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Flusher, "checkpoint", checkpoint)
+    rounds = 0
+
+    def expire(locks: QueueLocks) -> None:
+        nonlocal rounds
+        rounds += 1
+
+    monkeypatch.setattr(QueueLocks, "expire", expire)
+
+    async def scenario() -> None:
+        broker = Broker(BrokerSettings(housekeeping_seconds=0.01), tmp_path, [])
+        await broker.start("127.0.0.1", 0)
+        await until(lambda: rounds >= 3)
+        await broker.stop()
+
+    asyncio.run(scenario())
+    failed = [record for record in caplog.records if "Flusher.checkpoint" in record.getMessage()]
+    assert len(failed) == 1
+    assert "No space left on device" in failed[0].getMessage()
+
+
+def test_the_housekeeping_of_a_name_server_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = 0
+
+    def expire(routes: RouteTable[object]) -> list[object]:
+        nonlocal rounds
+        rounds += 1
+        raise KeyError("on purpose")
+
+    monkeypatch.setattr(RouteTable, "expire", expire)
+
+    async def scenario() -> None:
+        server = await started(NameServer())
+        await until(lambda: rounds >= 2)
+        await server.stop()
 
     asyncio.run(scenario())

@@ -43,6 +43,7 @@ from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
 from evenq.protocol.names import TOPIC_LIMIT
 from evenq.protocol.view import MessageView
+from evenq.supervision import FailureLog, Supervisor, callable_name
 
 __all__ = ["Broker", "BrokerSettings"]
 
@@ -107,6 +108,7 @@ class Broker:
         self._unsaved: dict[Callable[[], None], None] = {}
         self._saved_offsets = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._housekeeping: list[tuple[Callable[[], object], FailureLog]] = []
 
     @property
     def faults(self) -> Faults:
@@ -122,7 +124,14 @@ class Broker:
         self.waiting_pulls = WaitingPulls(loop.call_at, loop.time)
         await self.server.start(dispatch_table(self))
         await self._registrar.start()
-        self._tasks = [asyncio.create_task(self._keep_house()), asyncio.create_task(self.clockwork.run())]
+        self._housekeeping = [
+            (part, FailureLog(f"{callable_name(part)} of {self.server.name}")) for part in self._parts()
+        ]
+        supervisor = Supervisor(f"housekeeping of {self.server.name}")
+        self._tasks = [
+            asyncio.create_task(supervisor.repeat(self._keep_house)),
+            asyncio.create_task(self.clockwork.run()),
+        ]
         self.indexer.start()
 
     def _open(self) -> None:
@@ -199,17 +208,30 @@ class Broker:
         self.store.close()
         self.timers.close()
 
+    def _parts(self) -> list[Callable[[], object]]:
+        """What the housekeeping does, part by part."""
+        return [
+            self.flusher.checkpoint,
+            self._save_offsets,
+            self._registrar.tick,
+            self.locks.expire,
+            self.rates.tick,
+            self._close_silent,
+        ]
+
     async def _keep_house(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.housekeeping_seconds)
-            self.flusher.checkpoint()
-            self._save_offsets()
-            self._registrar.tick()
-            self.locks.expire()
-            self.rates.tick()
-            for connection in self.groups.silent():
-                log.warning("%s: %s was silent too long", self.server.name, connection.address)
-                connection.close()
+        """Wait, then do each part, whatever becomes of the others: a full disk must not keep dead members listed."""
+        await asyncio.sleep(self.settings.housekeeping_seconds)
+        for part, failures in self._housekeeping:
+            try:
+                part()
+            except Exception as error:  # noqa: BLE001 - the other parts must have their turn whatever it is
+                failures.record(error, f"trying again in {self.settings.housekeeping_seconds:g} s")
+
+    def _close_silent(self) -> None:
+        for connection in self.groups.silent():
+            log.warning("%s: %s was silent too long", self.server.name, connection.address)
+            connection.close()
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["Clockwork"]
+from evenq.supervision import FailureLog, callable_name
 
-log = logging.getLogger(__name__)
+__all__ = ["Clockwork"]
 
 # How long a failure (the disk is full) is left alone before the next try.
 _AFTER_FAILURE = 1.0
@@ -26,22 +25,30 @@ class Clockwork:
         period: float,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._parts = parts
+        self._parts = [(part, FailureLog(callable_name(part))) for part in parts]
         self._period = period
         self._sleep = sleep
+        # whether a part failed since the last pause
+        self._failed = False
 
     def tick(self) -> bool:
-        """Let each part do some of what is due; whether there is more."""
-        more = [part() for part in self._parts]
+        """Let each part do some of what is due; whether there is more. A part that fails is logged by its name."""
+        more = [self._do(part, failures) for part, failures in self._parts]
         return any(more)
+
+    def _do(self, part: Callable[[], bool], failures: FailureLog) -> bool:
+        try:
+            return part()
+        except Exception as error:  # noqa: BLE001 - the other parts must have their turn whatever it is
+            failures.record(error, f"trying again in {_AFTER_FAILURE:g} s")
+            self._failed = True
+            return False
 
     async def run(self) -> None:
         pause = self._period
         while True:
             await self._sleep(pause)
-            try:
-                # much work is done in parts, between which others have their turn
-                pause = 0 if self.tick() else self._period
-            except Exception:
-                log.exception("what is due now cannot be done; trying again in %g s", _AFTER_FAILURE)
-                pause = _AFTER_FAILURE
+            self._failed = False
+            # much work is done in parts, between which others have their turn
+            more = self.tick()
+            pause = 0 if more else _AFTER_FAILURE if self._failed else self._period

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from evenq.broker.store.store import Store
 from evenq.errors import StateError
+from evenq.supervision import Supervisor
 
 if TYPE_CHECKING:
     from evenq.broker.store.index import Index
@@ -91,23 +92,29 @@ class Indexer:
         await asyncio.shield(self._work)
 
     async def _run(self) -> None:
+        await Supervisor(f"the index in {self._directory}", first_pause_s=_PAUSE).repeat(self._step)
+
+    async def _step(self) -> None:
+        """Open the index if it is not open, take up what is new, and wait a little."""
+        if not self._opened.is_set():
+            await self._open()
+        index = await self.current()
+        async with self._turn:
+            index.trim()
+            index.rest()
+        await asyncio.sleep(_PAUSE)
+
+    async def _open(self) -> None:
         # numpy takes a while to load, and nobody need wait for it
         await asyncio.to_thread(import_module, "evenq.broker.store.index")
         from evenq.broker.store.index import Index
 
+        if self._index is not None:
+            # an earlier attempt opened the files and failed to mend them
+            index, self._index = self._index, None
+            index.close()
         self._index = Index(self._directory, self._store.log, clock=self._clock, clean=self._store.was_closed)
         self._work = asyncio.create_task(asyncio.to_thread(self._index.mend))
         await asyncio.shield(self._work)
         self._store.save_with_checkpoints(self._index.saver)
         self._opened.set()
-        while True:
-            try:
-                await self.current()
-                async with self._turn:
-                    self._index.trim()
-                    self._index.rest()
-            except OSError as error:
-                log.error("%s: the index waits for the disk: %s", self._directory, error)
-            except Exception:
-                log.exception("%s: the index does not get on", self._directory)
-            await asyncio.sleep(_PAUSE)

@@ -27,6 +27,7 @@ from evenq.broker.server import Connection, Handler, Limits, Server
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
+from evenq.supervision import Supervisor
 
 __all__ = ["NameServer"]
 
@@ -51,7 +52,7 @@ class NameServer:
     async def start(self, host: str, port: int) -> None:
         self.address = self.server.bind(host, port)
         await self.server.start(self._handlers())
-        self._housekeeping = asyncio.create_task(self._keep_house())
+        self._housekeeping = asyncio.create_task(Supervisor("housekeeping of the name server").repeat(self._keep_house))
 
     async def stop(self) -> None:
         if self._housekeeping is not None:
@@ -59,10 +60,9 @@ class NameServer:
         await self.server.stop()
 
     async def _keep_house(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            for broker in self.routes.expire():
-                log.warning("name server: broker %s at %s was silent too long, dropped", broker.name, broker.address)
+        await asyncio.sleep(1)
+        for broker in self.routes.expire():
+            log.warning("name server: broker %s at %s was silent too long, dropped", broker.name, broker.address)
 
     def _lost(self, connection: Connection) -> None:
         for broker in self.routes.lose(connection):

@@ -13,6 +13,7 @@ from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.frames import FrameParser
+from evenq.supervision import FailureLog
 
 __all__ = ["Registrar"]
 
@@ -97,13 +98,14 @@ class _NameServerLink:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def keep(self) -> None:
+        failures = FailureLog(f"registering with name server {self.address}")
         while True:
             self.due.clear()
             pause: float | None = None
             try:
                 await self._ask(self._registrar.registration())
-            except EvenqError as error:
-                log.warning("registering with name server %s: %s", self.address, error)
+            except Exception as error:  # noqa: BLE001 - who starts the broker waits for the end of the first try
+                failures.record(error, f"trying again in {_RETRY_AFTER:g} s")
                 self._close()
                 pause = _RETRY_AFTER
             self.tried.set()
