@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+from numbers import Integral, Real
 
 from evenq.errors import ArgumentError
 
-__all__ = ["FlowControl", "Intervals", "Timeouts"]
+__all__ = ["FlowControl", "Intervals", "Timeouts", "checked_limit", "checked_timeout", "checked_wait"]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == value
+
+
+def checked_timeout(value: float) -> float:
+    """The timeout of a call that sends: it must end.
+
+    >>> checked_timeout("3")
+    Traceback (most recent call last):
+    ...
+    evenq.errors.ArgumentError: timeout='3': give a number of seconds above 0, such as 3.0
+    """
+    if not _is_number(value) or not 0 < value < inf:
+        raise ArgumentError("timeout", value, "give a number of seconds above 0, such as 3.0")
+    return value
+
+
+def checked_wait(value: float) -> float:
+    """The timeout of a call that waits for messages: at 0 or less it takes what is there, at infinity it waits on."""
+    if not _is_number(value):
+        raise ArgumentError("timeout", value, "give a number of seconds, such as 1.0")
+    return value
+
+
+def checked_limit(value: int) -> int:
+    """How many messages a call may give."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ArgumentError("limit", value, "give a number of messages, at least 1")
+    return value
 
 
 def _positive(kind: object, **values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
+        if not _is_number(value) or not value > 0:
             raise ArgumentError(f"{type(kind).__name__}.{name}", value, "give a number above 0")
 
 

@@ -47,6 +47,8 @@ class HeldQueue:
         self.position = start.offset
         # where nothing was stored yet, the start itself must be: whoever comes next would begin elsewhere
         self.committed = start.offset if start.is_stored else -1
+        # a query is never reset: its checkpoint says where it is
+        self.epoch = 0
         self.committing = asyncio.Lock()
         self.locked_at = self.pulled_at = self.consumed_at = 0.0
         self.dropped = False

@@ -173,3 +173,72 @@ def test_what_was_called_is_counted() -> None:
         assert stats.of("unknown").consume_rt == 0
 
     asyncio.run(scenario())
+
+
+async def _forgotten(messages: list[MessageView]) -> None:
+    """A coroutine function behind a lambda: what the lambda returns is awaited by nobody."""
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "threads"])
+def test_a_wrong_result_is_retried_and_named_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    def plain_handler(messages: list[MessageView]) -> Outcome:
+        return True  # type: ignore[return-value]
+
+    async def coroutine_handler(messages: list[MessageView]) -> Outcome:
+        return True  # type: ignore[return-value]
+
+    async def scenario() -> list[Outcome]:
+        stats = Stats(Now())
+        handler: Handler = coroutine_handler if kind == "coroutine" else plain_handler
+        made = Calls(handler, "g", timeout=900, stats=stats, clock=Now())
+        found: list[Outcome] = []
+        for _ in range(5):
+            if kind == "threads":
+                ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+                made.begin(QUEUE, [message(0), message(1)], ended.set_result)
+                found.append(await ended)
+            else:
+                found.append(await made.call(QUEUE, [message(0), message(1)]))
+        assert stats.of("orders").consume_failed_msgs == 10
+        with pytest.raises(ArgumentError, match="=True: return None"):
+            await made.direct(message(0))
+        made.close()
+        return found
+
+    assert asyncio.run(scenario()) == [Retry()] * 5
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    name = f"{'coroutine' if kind == 'coroutine' else 'plain'}_handler"
+    assert record.getMessage().startswith("handling of messages of group g failed: ArgumentError: result of handler")
+    assert f"{name}=True: return None" in record.getMessage()
+
+
+def test_a_coroutine_that_nobody_awaits_is_a_wrong_result() -> None:
+    assert outcome(lambda messages: _forgotten(messages)) == Retry()
+
+
+def test_a_list_without_failures_counts_as_consumed() -> None:
+    assert outcome(lambda messages: [None]) is None
+
+
+def test_a_handler_may_change_its_list() -> None:
+    def emptying(messages: list[MessageView]) -> None:
+        messages.clear()
+
+    async def emptying_too(messages: list[MessageView]) -> None:
+        messages.clear()
+
+    async def scenario(handler: Handler) -> Outcome:
+        made, batch = calls(handler), [message(0), message(1)]
+        found = await made.call(QUEUE, batch)
+        assert len(batch) == 2
+        if made.in_threads:
+            ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            made.begin(QUEUE, batch, ended.set_result)
+            assert await ended is None
+            assert len(batch) == 2
+        made.close()
+        return found
+
+    assert asyncio.run(scenario(emptying)) is None
+    assert asyncio.run(scenario(emptying_too)) is None

@@ -48,7 +48,7 @@ def test_before_a_call_there_is_a_record_of_each_message() -> None:
         (None, [("true", "0"), ("true", "0")]),
         (Retry(), [("false", "4"), ("false", "4")]),
         ([None, Retry(1)], [("true", "0"), ("false", "4")]),
-        ([Retry(1)], [("false", "4"), ("true", "0")]),
+        ([Retry(1), None], [("false", "4"), ("true", "0")]),
     ],
 )
 def test_after_it_each_message_has_its_outcome_and_its_share_of_the_time(

@@ -3,9 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
+from evenq.client.consume import crew as crew_module
 from evenq.client.consume.crew import Crew
 from evenq.client.consume.dispatch import Outcome
 from evenq.client.consume.holding import Holding
+from evenq.errors import StateError
 from evenq.protocol.view import MessageView
 from tests.client.consume.test_dispatch import filled
 from tests.client.consume.test_holding import pulled
@@ -105,3 +107,28 @@ def test_a_crew_that_is_stopped_begins_nothing() -> None:
     delivery.end_first()
     crew.announce(holding)
     assert delivery.order == [("t", [0])]
+
+
+def test_messages_that_cannot_be_taken_now_are_delivered_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "FAILED_PAUSE", 0.01)
+    delivery, broken, sound = Delivery(), filled("broken", 1), filled("sound", 1)
+    take, failures = broken.take, [StateError("on purpose")]
+
+    def take_later(count: int) -> list[MessageView]:
+        if failures:
+            raise failures.pop()
+        return take(count)
+
+    monkeypatch.setattr(broken, "take", take_later)
+
+    async def scenario() -> None:
+        crew = Crew(delivery, 1, 1)
+        crew.announce(broken)
+        crew.announce(sound)
+        delivery.end_first()
+        async with asyncio.timeout(5):
+            while not delivery.running:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(scenario())
+    assert delivery.order == [("sound", [0]), ("broken", [0])]

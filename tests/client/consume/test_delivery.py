@@ -95,8 +95,8 @@ def concurrent(broker: Broker, outcome: Outcome, held: Holding, count: int) -> N
         (None, {}),
         (Retry(3), {0: 3, 1: 3, 2: 3}),
         ([None, Retry(5), None], {1: 5}),
-        ([Retry(-1)], {0: -1}),
-        ([], {}),
+        ([Retry(-1), None, None], {0: -1}),
+        ([None, None, None], {}),
     ],
 )
 def test_each_message_goes_back_with_its_own_delay(outcome: Outcome, levels: dict[int, int]) -> None:

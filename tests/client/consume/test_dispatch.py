@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from evenq.client.calling import is_async
-from evenq.client.consume.dispatch import Dispatcher, Retry
+from evenq.client.consume import dispatch
+from evenq.client.consume.dispatch import Dispatcher, Outcome, Retry, checked_outcome
 from evenq.client.consume.holding import Holding
 from evenq.client.settings import FlowControl
-from evenq.errors import ArgumentError
+from evenq.errors import ArgumentError, StateError
 from evenq.model import MessageQueue
 from evenq.protocol.view import MessageView
 from tests.client.consume.test_holding import pulled
@@ -162,3 +163,48 @@ def test_what_is_to_be_awaited_is_known() -> None:
 def test_what_is_no_level_is_named() -> None:
     with pytest.raises(ArgumentError, match="delay_level=19"):
         Retry(19)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_messages_that_cannot_be_taken_now_are_delivered_later(in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "FAILED_PAUSE", 0.01)
+    holding = filled("t", 3)
+    take, failures = holding.take, [StateError("on purpose")]
+
+    def take_later(count: int) -> list[MessageView]:
+        if failures:
+            raise failures.pop()
+        return take(count)
+
+    monkeypatch.setattr(holding, "take", take_later)
+    seen: list[int] = []
+
+    async def deliver(holding: Holding, batch: list[MessageView]) -> float:
+        seen.extend(message.queue_offset for message in batch)
+        holding.finish(batch)
+        return 0.0
+
+    run(Delivery(deliver, in_order=in_order), holding)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [True, False, 0, "", "ok", [], [None], [Retry(), None, None], [None, True], [None, Retry], Retry, {}, (True, True)],
+)
+def test_a_result_that_says_nothing_of_the_messages_is_an_error(result: object) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        checked_outcome("shop.handle", result, 2)
+    assert str(caught.value).startswith(f"result of handler shop.handle={result!r}"[:60])
+    assert "return None if all is consumed" in str(caught.value)
+
+
+@pytest.mark.parametrize("result", [None, Retry(2), [None, Retry()], (Retry(), Retry())])
+def test_a_documented_result_is_taken_as_it_is(result: Outcome) -> None:
+    assert checked_outcome("shop.handle", result, 2) is result
+
+
+def test_a_large_wrong_result_is_shortened() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        checked_outcome("shop.handle", ["x" * 100_000] * 100, 2)
+    assert len(str(caught.value)) < 1000

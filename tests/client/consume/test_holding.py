@@ -1,6 +1,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from evenq.client.consume.holding import PIECE, Holding
 from evenq.client.read.reading import Chunk
 from evenq.client.read.unpacking import Unread
@@ -140,3 +142,20 @@ def test_what_cannot_be_unpacked_is_told_and_asked_for_again() -> None:
     assert [each.queue_offset for each in held.take(5)] == [0, 1]
     assert len(told) == 1
     assert (held.next_offset, held.waiting) == (2, False)
+
+
+@pytest.mark.parametrize("by_broker", [False, True])
+def test_after_a_reset_an_old_call_completes_nothing(by_broker: bool) -> None:
+    held = Holding(QUEUE, 5, FlowControl())
+    held.add(pulled(5, 6))
+    old = held.take(1)
+    if by_broker:
+        held.add(pulled(start=5, stop=5))
+    else:
+        held.reset(5)
+    held.add(pulled(*range(5, 40)))
+    new = held.take(32)
+    held.finish(old)
+    assert (held.committable, held.in_hand) == (5, 32)
+    held.finish(new)
+    assert (held.committable, held.in_hand) == (37, 0)

@@ -227,6 +227,57 @@ def test_without_auto_commit_only_commit_says_what_is_done(namesrv: str, topic: 
         assert consumer.committed(MessageQueue(topic, queue.broker, 1)) in (None, 0)
 
 
+def test_without_auto_commit_the_end_of_the_block_commits_nothing(namesrv: str, topic: str, group: str) -> None:
+    send(namesrv, topic, 40)
+    [queue, *_] = all_queues(topic)
+
+    def poll_in_block(committed: int | None) -> int:
+        with LitePullConsumer(namesrv, group, begin="first", auto_commit=False) as consumer:
+            consumer.assign([queue])
+            found = poll_until(consumer, 5)
+            if committed is not None:
+                consumer.commit({queue: committed})
+        return found[0].queue_offset
+
+    assert poll_in_block(None) == 0
+    assert poll_in_block(3) == 0
+    assert poll_in_block(None) == 3
+    with LitePullConsumer(namesrv, group) as looking:
+        assert looking.committed(queue) == 3
+
+
+def test_a_seek_that_meets_a_rebalance_moves_the_new_holder(
+    embedded_cluster: AnyCluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namesrv = embedded_cluster.namesrv
+    create_topic(namesrv, topic, queues=QUEUES)
+    send(namesrv, topic, 40)
+    [queue, *_] = all_queues(topic)
+    with LitePullConsumer(namesrv, group, begin="first") as consumer:
+        consumer.subscribe(topic)
+        poll_until(consumer, 40)
+        consumer.commit()
+        inner = consumer._inner
+        remote, old = inner._session.remote, inner._intake.buffers[queue]
+        min_offset = remote.min_offset
+
+        async def min_offset_after_a_rebalance(address: str, queue: MessageQueue) -> int:
+            inner._member.retake([queue])
+            async with asyncio.timeout(30):
+                while inner._intake.buffers.get(queue, old) is old:
+                    await asyncio.sleep(0.001)
+            return await min_offset(address, queue)
+
+        monkeypatch.setattr(remote, "min_offset", min_offset_after_a_rebalance)
+        consumer.seek_to_begin(queue)
+        new = inner._intake.buffers[queue]
+        assert new is not old
+        assert old.reader is not None
+        wait_until(old.reader.done, "the end of the old reader")
+        found = poll_until(consumer, 1)
+        assert (found[0].queue, found[0].queue_offset) == (queue, 0)
+
+
 def test_tags_leave_out_the_rest_and_still_move_on(
     join: Callable[..., LitePullConsumer], namesrv: str, topic: str
 ) -> None:

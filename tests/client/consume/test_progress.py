@@ -78,3 +78,15 @@ def test_committable_never_goes_backwards_and_never_passes_what_is_in_hand(data:
     in_hand = [each.queue_offset for batch in taken for each in batch]
     assert progress.committable == min(in_hand + waiting, default=progress.next_offset)
     assert (progress.count, progress.bytes) == (len(in_hand), 7 * len(in_hand))
+
+
+def test_a_batch_that_was_taken_elsewhere_ends_no_batch_of_the_same_offset() -> None:
+    before, progress = Progress(3), Progress(3)
+    for each in (before, progress):
+        each.pulled([message(3, size=10), message(4, size=10)], next_offset=5)
+    old, new = before.take(1), progress.take(2)
+    progress.done(old)
+    progress.give_back(old)
+    assert (progress.committable, progress.count, progress.bytes, progress.waiting) == (3, 2, 20, 0)
+    progress.done(new)
+    assert (progress.committable, progress.count, progress.bytes) == (5, 0, 0)

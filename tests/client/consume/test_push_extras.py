@@ -10,6 +10,7 @@ import pytest
 import evenq
 from evenq import Intervals, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.client.consume import push
+from evenq.testing import Clock, cluster
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
 
@@ -114,3 +115,93 @@ def test_a_queue_that_nobody_pulls_any_more_is_taken_anew(
         send(embedded_cluster.namesrv, topic, 4, victim.queue)
         wait_until(lambda: len(seen) == 4, lambda: f"its messages: {seen}")
     assert "taken anew" in caplog.text
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("wrong", [True, False, [], [None], evenq.Retry], ids=repr)
+def test_messages_with_a_wrong_result_come_again(
+    wrong: object, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    tries: defaultdict[bytes, list[int]] = defaultdict(list)
+
+    def careless_handler(messages: list[MessageView]) -> object:
+        for message in messages:
+            tries[message.body].append(message.reconsume_times)
+        return wrong if messages[0].reconsume_times == 0 else None
+
+    with cluster(1, clock=clock.now) as own:
+        create_topic(own.namesrv, topic, queues=1)
+        queue = MessageQueue(topic, "broker-a", 0)
+        send(own.namesrv, topic, 4, queue)
+        with PushConsumer(own.namesrv, group, begin="first", batch=4, concurrency=1) as consumer:
+            consumer.subscribe(topic)
+            consumer.start(careless_handler)  # type: ignore[arg-type]
+            with LitePullConsumer(own.namesrv, group) as looking:
+                wait_until(lambda: looking.committed(queue) == 4, "the queue committed, for the retry topic has them")
+            # the first redelivery comes after 10 s
+            clock.advance(11)
+            wait_until(
+                lambda: sum(map(len, tries.values())) == 8, lambda: f"each of four messages again: {dict(tries)}"
+            )
+    assert dict(tries) == {b"%d" % number: [0, 1] for number in range(4)}
+    named = [record.getMessage() for record in caplog.records if "careless_handler" in record.getMessage()]
+    assert len(named) == 1
+    assert f"={wrong!r}: return None" in named[0]
+
+
+def test_a_queue_in_order_goes_on_after_a_wrong_result(
+    embedded_cluster: AnyCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    send(embedded_cluster.namesrv, topic, 3, queue)
+    seen: list[int] = []
+
+    def careless_handler(messages: list[MessageView]) -> object:
+        seen.append(messages[0].queue_offset)
+        return None if seen.count(messages[0].queue_offset) > 1 else True
+
+    with PushConsumer(embedded_cluster.namesrv, group, begin="first", suspend=0.01) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(careless_handler, orderly=True)  # type: ignore[arg-type]
+        with LitePullConsumer(embedded_cluster.namesrv, group) as looking:
+            wait_until(lambda: looking.committed(queue) == 3, lambda: f"all committed: {seen}")
+    assert seen == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_call_from_before_a_reset_commits_nothing_after_it(
+    embedded_cluster: AnyCluster, topic: str, group: str
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    send(embedded_cluster.namesrv, topic, 1, queue)
+    may_end = [threading.Event() for _ in range(10)]
+    calls: list[list[int]] = []
+
+    def handler(messages: list[MessageView]) -> None:
+        number = len(calls)
+        calls.append([message.queue_offset for message in messages])
+        may_end[number].wait(60)
+
+    with (
+        PushConsumer(embedded_cluster.namesrv, group, begin="first", batch=32, concurrency=10) as consumer,
+        LitePullConsumer(embedded_cluster.namesrv, group) as looking,
+        evenq.Admin(embedded_cluster.namesrv) as admin,
+    ):
+        consumer.subscribe(topic)
+        consumer.start(handler)
+        wait_until(lambda: calls == [[0]], lambda: f"the first message: {calls}")
+        admin.reset(group, topic, {queue: 0})
+        # members hear of a reset by the answer to their next pull
+        send(embedded_cluster.namesrv, topic, 1, queue)
+        wait_until(lambda: [0, 1] in calls or calls.count([0]) == 2, lambda: f"the first message again: {calls}")
+        [held] = [each for each in consumer._inner._member.holdings if each.queue == queue]
+        running = held._running
+        may_end[0].set()
+        wait_until(lambda: held._running < running, "the end of the first call")
+        consumer._wait(consumer._inner._member.commit_all())
+        assert looking.committed(queue) == 0, "the second call has not ended"
+        for event in may_end:
+            event.set()
+        wait_until(lambda: looking.committed(queue) == 2, "all committed")

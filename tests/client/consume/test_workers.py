@@ -113,3 +113,23 @@ print("done")
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_a_result_that_cannot_be_passed_on_does_not_hold_up_others() -> None:
+    class Broken:
+        def returned(self, result: int) -> None:
+            raise KeyError("on purpose")
+
+        def raised(self, error: Exception) -> None:
+            raise KeyError("on purpose")
+
+    async def scenario() -> None:
+        workers: Workers[int, int] = Workers(lambda number: number, "w")
+        for number in range(20):
+            workers.submit(number, Broken())
+        async with asyncio.timeout(5):
+            assert await asyncio.gather(*map(workers.run, range(20))) == list(range(20))
+        assert workers._busy == 0
+        workers.close()
+
+    asyncio.run(scenario())

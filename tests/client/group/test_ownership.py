@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenq.balance import plan
+from evenq.balance import Plan, plan
 from evenq.client.consume.holding import Holding
 from evenq.client.group import ownership as module
 from evenq.client.group.handover import HandoverLocks
@@ -246,5 +246,61 @@ def test_an_offset_that_cannot_be_read_yet_is_asked_for_again() -> None:
         await turns(100)
         assert member.ownership.queues == QUEUES[:1]
         await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_that_is_held_is_not_gained_again() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        held = member.ownership.holdings
+        member.ownership.carry_out(Plan(gain=(QUEUES[0], QUEUES[0])))
+        await turns(50)
+        assert member.ownership.holdings == held
+        assert member.ownership.wanted == []
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+
+
+def test_a_claim_goes_on_after_any_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        failures = [KeyError("on purpose")]
+
+        async def begin(queues: Collection[MessageQueue]) -> list[Holding]:
+            if failures:
+                raise failures.pop()
+            return await member.begin(queues)
+
+        member.ownership._begin = begin
+        member.target(QUEUES[:1])
+        async with asyncio.timeout(5):
+            while not member.ownership.queues:
+                await asyncio.sleep(0.001)
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+    assert "claiming of queues by client m0 failed: KeyError: 'on purpose'" in caplog.text
+
+
+def test_a_queue_is_unlocked_whatever_its_last_commit_raises() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+
+        async def commit(holding: Holding) -> None:
+            raise KeyError("on purpose")
+
+        member.ownership._commit = commit
+        member.target(QUEUES[:1])
+        await turns(50)
+        await member.ownership.give_up_all()
+        assert member.ownership.leaving == []
+        assert not broker.locks
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from evenq.client.net import connection as module
 from evenq.client.net.address import Address
 from evenq.client.net.connection import WINDOW, Connection
 from evenq.client.net.connections import Connections
@@ -378,3 +379,115 @@ def test_an_ipv6_address_is_connected_to() -> None:
             connections.close()
 
     asyncio.run(scenario())
+
+
+async def unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A peer that takes nothing."""
+    await asyncio.Event().wait()
+
+
+def test_a_connection_that_is_silent_while_answers_are_overdue_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SILENCE_S", 0.1)
+
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            for _ in range(3):
+                if not connection.closed:
+                    with pytest.raises(RequestTimeout):
+                        await connection.request(ask(), 0.05)
+            assert connection.closed
+            with pytest.raises(ConnectError, match="silent for"):
+                await connection.request(ask(), 0.05)
+
+    asyncio.run(scenario())
+
+
+def test_a_silence_that_a_longer_request_allows_closes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SILENCE_S", 0.05)
+
+    async def scenario() -> None:
+        async with listening(silent) as address:
+            connection = await Connection.open(address, timeout=5)
+            held = connection.post(ask(), 2.0)
+            with pytest.raises(RequestTimeout):
+                await connection.request(ask(), 0.1)
+            assert not connection.closed, "a broker may hold the other one for longer"
+            with pytest.raises(RequestTimeout):
+                await held
+            assert connection.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_answers_others_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SILENCE_S", 0.05)
+
+    async def forgetful(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            if command.body != b"forget":
+                writer.write(command.reply().encode())
+
+    async def scenario() -> None:
+        async with listening(forgetful) as address:
+            connection = await Connection.open(address, timeout=5)
+            forgotten = connection.post(ask(b"forget"), 2.0)
+            while not forgotten.done():
+                await connection.request(ask(), 5)
+                await asyncio.sleep(0.001)
+            with pytest.raises(RequestTimeout):
+                await forgotten
+            assert not connection.closed
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_takes_nothing_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SILENCE_S", 0.05)
+
+    async def scenario() -> None:
+        async with listening(unread) as address:
+            connection = await Connection.open(address, timeout=5)
+            async with asyncio.timeout(60):
+                while not connection.closed:
+                    with suppress(RequestTimeout):
+                        await connection.send_oneway(ask(bytes(1 << 20)), 0.1)
+            with pytest.raises(ConnectError, match="silent for"):
+                await connection.send_oneway(ask(), 0.1)
+
+    asyncio.run(scenario())
+
+
+def test_after_a_silent_connection_comes_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SILENCE_S", 0.05)
+    peers = [silent, echo]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await peers.pop(0)(reader, writer)
+
+    async def scenario() -> None:
+        async with listening(serve) as address:
+            connections = Connections()
+            with pytest.raises(RequestTimeout):
+                await connections.request(address, ask(), 0.1)
+            assert (await connections.request(address, ask(b"again"), 5)).body == b"again"
+            connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_nobody_can_use_ends_no_connection(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Heard):
+        def answered(self, answer: Command) -> None:
+            raise KeyError("on purpose")
+
+    async def scenario() -> None:
+        async with listening(echo) as address:
+            connection = await Connection.open(address, timeout=5)
+            connection.submit(ask(), 5, Broken())
+            assert (await connection.request(ask(b"sound"), 5)).body == b"sound"
+            connection.close()
+
+    asyncio.run(scenario())
+    assert "HEART_BEAT could not be used" in caplog.text

@@ -6,10 +6,13 @@ from typing import cast
 
 import pytest
 
+from evenq.client.net.connection import Connection
 from evenq.client.net.remote import Remote
 from evenq.client.net.session import Session
 from evenq.errors import ConnectError
 from evenq.protocol.bodies import Heartbeat
+from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
 
 
 class Brokers:
@@ -50,3 +53,40 @@ def test_a_heartbeat_that_is_under_way_comes_before_the_end(reachable: bool, mon
         assert brokers.told == ["alive"] * reachable + ["gone"]
 
     asyncio.run(scenario())
+
+
+def test_a_periodic_task_goes_on_after_any_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        session = Session("127.0.0.1:9876")
+        done = asyncio.Event()
+        failures = [KeyError("on purpose")]
+
+        async def work() -> None:
+            if failures:
+                raise failures.pop()
+            done.set()
+
+        session.spawn(session.every(0.001, work, "the work"))
+        async with asyncio.timeout(5):
+            await done.wait()
+        await session.close()
+
+    asyncio.run(scenario())
+    assert "the work of client" in caplog.text
+    assert "failed: KeyError: 'on purpose'" in caplog.text
+
+
+def test_a_request_of_a_broker_is_answered_though_its_handler_raises() -> None:
+    async def scenario() -> Command | None:
+        session = Session("127.0.0.1:9876")
+
+        async def answer(command: Command) -> Command | None:
+            raise KeyError("on purpose")
+
+        session.on(RequestCode.GET_CONSUMER_RUNNING_INFO, answer)
+        request = Command(RequestCode.GET_CONSUMER_RUNNING_INFO)
+        return await session._on_request(cast(Connection, SimpleNamespace(address="b:1")), request)
+
+    reply = asyncio.run(scenario())
+    assert reply is not None
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "KeyError: 'on purpose'")

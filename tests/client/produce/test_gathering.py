@@ -195,3 +195,34 @@ def test_a_bad_message_is_refused_alone(own_cluster: EmbeddedCluster, topic: str
         with pytest.raises(evenq.ArgumentError, match="at least one byte"):
             bad.result(10)
         assert good.result(10).ok
+
+
+@pytest.mark.parametrize("alone_too", [False, True])
+def test_a_batch_that_cannot_be_packed_keeps_nobody_waiting(
+    own_cluster: EmbeddedCluster, topic: str, alone_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    def fail(*arguments: object, **more: object) -> None:
+        raise KeyError("on purpose")
+
+    async def scenario() -> list[evenq.SendResult | BaseException]:
+        async with evenq.aio.Producer(own_cluster.namesrv, linger=0.01) as producer:
+            await producer.send(Message(topic, b"so that the route is known"))
+            with monkeypatch.context() as failing:
+                failing.setattr(producer._packer, "batch", fail)
+                if alone_too:
+                    failing.setattr(producer._packer, "message", fail)
+                sends = [producer.send_async(Message(topic, b"%d" % n)) for n in range(5)]
+                async with asyncio.timeout(10):
+                    found = await asyncio.gather(*sends, return_exceptions=True)
+            async with asyncio.timeout(10):
+                await producer.flush()
+            return found
+
+    for outcome in asyncio.run(scenario()):
+        if alone_too:
+            assert isinstance(outcome, KeyError)
+        else:
+            assert isinstance(outcome, evenq.SendResult)
+            assert outcome.ok

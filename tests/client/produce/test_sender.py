@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 
-from evenq import Message, MessageQueue, SendResult, SendTimeout, StateError
+from evenq import ArgumentError, Message, MessageQueue, SendResult, SendTimeout, StateError
 from evenq.aio import Producer
 from evenq.client.net.connection import WINDOW
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -190,5 +191,58 @@ def test_after_closing_nothing_can_be_begun(own_cluster: EmbeddedCluster, topic:
         await producer.close()
         with pytest.raises(StateError, match="this producer is closed"):
             producer.send_async(Message(topic, b"x"))
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_encoded_fails_and_holds_up_neither_flush_nor_close(own_cluster: EmbeddedCluster) -> None:
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, "orders")
+        for name, value in (("tags", "\ud800"), ("keys", ("\udfff",)), ("properties", {"a": "\ud800"})):
+            message = Message("orders", b"x")
+            # past the constructor's checks: the sender must not depend on them
+            msgspec.structs.force_setattr(message, name, value)
+            with pytest.raises(ArgumentError, match="UTF-8 cannot encode this part"):
+                await producer.send(message)
+        with pytest.raises(ArgumentError, match="timeout='3'"):
+            await producer.send(Message("orders", b"x"), timeout="3")  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await producer.flush()
+        assert (await producer.send(Message("orders", b"x"))).ok
+
+    create_topic(own_cluster.namesrv, "orders")
+    run(own_cluster.namesrv, scenario)
+
+
+def test_an_answer_that_cannot_be_used_fails_its_send_only(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    def observe(*told: object) -> None:
+        raise KeyError("on purpose")
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        connections = dict(producer._session.connections._open)
+        producer._sender.observer = observe
+        with pytest.raises(KeyError, match="on purpose"):
+            await asyncio.wait_for(producer.send(Message(topic, b"x")), 10)
+        producer._sender.observer = None
+        assert (await producer.send(Message(topic, b"x"))).ok
+        assert producer._session.connections._open == connections
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_a_send_whose_task_never_begins_hears_of_the_end() -> None:
+    async def scenario() -> None:
+        producer = Producer("127.0.0.1:1")
+        await producer.start()
+        send = producer.send_async(Message("t", b"x"))
+        # without a flush, as where another thread sends while the producer closes
+        await producer._session.close()
+        with pytest.raises(StateError, match="closed before the message was stored"):
+            await asyncio.wait_for(send, 10)
+        async with asyncio.timeout(10):
+            await producer.close()
 
     asyncio.run(scenario())

@@ -9,6 +9,8 @@ import threading
 import pytest
 
 import evenq
+from evenq.client.sync.facade import _LoopThread
+from evenq.client.sync.pending import Pending
 from evenq.errors import StateError
 from evenq.protocol.codes import RequestCode
 from tests.waiting import wait_until
@@ -98,3 +100,66 @@ def test_what_goes_wrong_in_the_loop_is_raised_to_the_caller() -> None:
         with pytest.raises(evenq.ArgumentError, match="selector=1: give a selector"):
             producer.send(evenq.Message("t", b"x"), selector=1)  # type: ignore[arg-type]
         assert isinstance(producer.send_async(evenq.Message("t", b"")).exception(), evenq.ArgumentError)
+
+
+def test_calls_after_the_end_of_the_loop_are_refused() -> None:
+    async def work() -> None: ...
+
+    thread = _LoopThread()
+    thread.submit(work()).result(10)
+    thread._stop()
+    for _ in range(3):
+        promise: Pending[None] = Pending()
+        thread.soon(promise, lambda promise: promise.set_result(None), ())
+        with pytest.raises(StateError, match="this process is ending"):
+            promise.result(10)
+        with pytest.raises(StateError, match="this process is ending"):
+            thread.submit(work())
+
+
+def test_calls_that_meet_the_end_of_the_loop_are_all_answered() -> None:
+    async def work() -> None: ...
+
+    thread = _LoopThread()
+    begun: list[concurrent.futures.Future[None]] = []
+    refused = threading.Event()
+
+    def call() -> None:
+        while not refused.is_set():
+            promise: Pending[None] = Pending()
+            thread.soon(promise, lambda promise: promise.set_result(None), ())
+            begun.append(promise)
+            try:
+                begun.append(thread.submit(work()))
+            except StateError:
+                refused.set()
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    wait_until(lambda: len(begun) > 100, "some calls")
+    thread._stop()
+    caller.join(10)
+    assert refused.is_set()
+    for future in begun:
+        error = future.exception(10) if not future.cancelled() else None
+        assert error is None or isinstance(error, StateError)
+
+
+@pytest.mark.live
+def test_calls_at_the_end_of_the_process_raise() -> None:
+    code = """
+import atexit
+def late():
+    for _ in range(2):
+        for call in (lambda: producer.send(evenq.Message("t", b"x")), producer.flush):
+            try:
+                call()
+            except evenq.StateError as error:
+                print(error)
+atexit.register(late)
+import evenq
+producer = evenq.Producer("127.0.0.1:1")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert ended.stderr == ""
+    assert ended.stdout.count("this process is ending, and evenq's event loop has stopped") == 4

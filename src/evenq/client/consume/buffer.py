@@ -120,19 +120,22 @@ class Buffer:
 
     def finish(self) -> None:
         """The caller has done with everything that it got."""
-        self.done = self.given
+        with self._moving:
+            self.done = self.given
 
     def finished(self, offset: int) -> Buffer:
         """The caller has done with what lies before ``offset``."""
-        if not self.committed <= offset <= self.given:
-            remedy = f"give an offset from {self.committed} (stored already) to {self.given} (given so far)"
-            raise ArgumentError("offsets", {self.queue: offset}, remedy)
-        self.done = offset
+        with self._moving:
+            if not self.committed <= offset <= self.given:
+                remedy = f"give an offset from {self.committed} (stored already) to {self.given} (given so far)"
+                raise ArgumentError("offsets", {self.queue: offset}, remedy)
+            self.done = offset
         return self
 
     def take_back(self) -> None:
         """What the caller has got and not finished counts as not given."""
-        self.given = self.done
+        with self._moving:
+            self.given = self.done
 
     def drop(self) -> None:
         """Give nothing more."""

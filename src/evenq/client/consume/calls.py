@@ -10,12 +10,13 @@ from typing import cast
 
 from evenq.client.calling import is_async
 from evenq.client.consume.consumetrace import ConsumeTracer, TracedCall
-from evenq.client.consume.dispatch import Handler, Outcome, Retry
+from evenq.client.consume.dispatch import Handler, Outcome, Retry, checked_outcome
 from evenq.client.consume.stats import Stats
 from evenq.client.consume.workers import Workers
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 from evenq.protocol.view import MessageView
+from evenq.supervision import FailureLog, callable_name
 
 __all__ = ["Calls"]
 
@@ -80,9 +81,9 @@ class _Threaded(_Call):
         self._calls = calls
         self._ended = ended
 
-    def returned(self, outcome: Outcome) -> None:
+    def returned(self, result: object) -> None:
         if not self.given_up:
-            self._end(outcome)
+            self._end(self._calls.outcome(self, result))
 
     def raised(self, error: Exception) -> None:
         if not self.given_up:
@@ -92,8 +93,10 @@ class _Threaded(_Call):
         self._end(LATE)
 
     def _end(self, outcome: Outcome) -> None:
-        self._calls.over(self, outcome)
-        self._ended(outcome)
+        try:
+            self._calls.over(self, outcome)
+        finally:
+            self._ended(outcome)
 
 
 class Calls:
@@ -115,13 +118,16 @@ class Calls:
     ) -> None:
         if not callable(handler):
             raise ArgumentError("handler", handler, "give a function that takes a list of messages")
-        self._workers: Workers[list[MessageView], Outcome] | None = None
-        self._handle: Callable[[list[MessageView]], Awaitable[Outcome]]
+        # a handler is the user's: what it returns is an object until it was checked
+        self._workers: Workers[list[MessageView], object] | None = None
+        self._handle: Callable[[list[MessageView]], Awaitable[object]]
         if is_async(handler):
-            self._handle = cast("Callable[[list[MessageView]], Awaitable[Outcome]]", handler)
+            self._handle = cast("Callable[[list[MessageView]], Awaitable[object]]", handler)
         else:
-            self._workers = Workers(cast("Callable[[list[MessageView]], Outcome]", handler), f"evenq-{group}")
+            self._workers = Workers(cast("Callable[[list[MessageView]], object]", handler), f"evenq-{group}")
             self._handle = self._workers.run
+        self._handler_name = callable_name(handler)
+        self._wrong_results = FailureLog(f"handling of messages of group {group}")
         self._timeout = timeout
         self._stats = stats
         self._tracer = tracer
@@ -150,7 +156,8 @@ class Calls:
         self._begin(call)
         outcome: Outcome
         try:
-            outcome = await self._handle(messages)
+            # a list of its own: what the handler does to it must not change what is known of the batch
+            result = await self._handle(list(messages))
         except asyncio.CancelledError:
             if not call.given_up:
                 del self._running[id(call)]
@@ -159,15 +166,26 @@ class Calls:
             outcome = LATE
         except Exception as error:  # noqa: BLE001 - whatever a handler raises means the same: not consumed
             outcome = _failed(call, error)
+        else:
+            outcome = self.outcome(call, result)
         self.over(call, outcome)
         return outcome
+
+    def outcome(self, call: _Call, result: object) -> Outcome:
+        """What the handler says of the messages. A result that says nothing of them means the same as a retry."""
+        try:
+            return checked_outcome(self._handler_name, result, len(call.messages))
+        except ArgumentError as error:
+            self._wrong_results.record(error, "the messages will be redelivered")
+            return Retry()
 
     def begin(self, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
         """The same where the handler is a plain function, without a task: ``ended`` is called in the loop."""
         assert self._workers is not None
         call = _Threaded(queue, messages, self._clock(), self, ended)
         self._begin(call)
-        self._workers.submit(messages, call)
+        # a list of its own, see call()
+        self._workers.submit(list(messages), call)
 
     def _begin(self, call: _Call) -> None:
         if self._tracer is not None:
@@ -184,13 +202,12 @@ class Calls:
 
     async def direct(self, message: MessageView) -> Outcome:
         """What the handler says of one message, or what it raises: for administrators who try it out."""
-        return await self._handle([message])
+        return checked_outcome(self._handler_name, await self._handle([message]), 1)
 
-    async def watch(self) -> None:
-        """Look after the calls, for ever."""
-        while True:
-            await asyncio.sleep(LOOK)
-            self.look()
+    async def wait_and_look(self) -> None:
+        """Look at the calls in a moment. A task repeats this."""
+        await asyncio.sleep(LOOK)
+        self.look()
 
     def look(self) -> None:
         """Report calls that take long, and give up on those that take too long."""

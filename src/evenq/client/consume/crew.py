@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from evenq.client.consume.dispatch import Outcome
+from evenq.client.consume.dispatch import FAILED_PAUSE, Outcome
 from evenq.client.consume.holding import Holding
 from evenq.protocol.view import MessageView
+from evenq.supervision import Supervisor
 
 __all__ = ["Crew", "ThreadDelivery"]
 
@@ -43,6 +45,7 @@ class Crew:
         self._line: deque[Holding] = deque()
         self._running = 0
         self._stopped = False
+        self._supervisor = Supervisor("delivery of messages to the handler", first_pause_s=FAILED_PAUSE)
 
     def start(self) -> None:
         """Nothing has to: whoever announces messages sets it going."""
@@ -63,7 +66,11 @@ class Crew:
         while self._line and self._running < self._most and not self._stopped:
             holding = self._line.popleft()
             holding.announced = False
-            batch = holding.take(self._batch)
+            try:
+                batch = holding.take(self._batch)
+            except Exception as error:  # noqa: BLE001 - see _failed
+                self._put_off(holding, error)
+                continue
             if batch:
                 self._queue(holding)
                 self._running += 1
@@ -80,6 +87,17 @@ class Crew:
         except Exception:  # noqa: BLE001 - see below
             self._failed(holding, batch)
         self._go_on()
+
+    def _put_off(self, holding: Holding, error: Exception) -> None:
+        """The queue stands in line again later: its messages wait still, and nobody else would ask for them."""
+        pause = self._supervisor.failed(error)
+        holding.announced = True
+
+        def again() -> None:
+            holding.announced = False
+            self.announce(holding)
+
+        asyncio.get_running_loop().call_later(pause, again)
 
     def _failed(self, holding: Holding, batch: list[MessageView]) -> None:
         """The crew must outlive anything that delivering does."""

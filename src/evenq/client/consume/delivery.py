@@ -66,12 +66,15 @@ class GiveBack:
         while True:
             try:
                 await self.once(holding, message, retry)
-            except RemoteError as error:
+            except Exception as error:
                 if holding.dropped:
                     log.error("%s at %d stays unconsumed: %s", holding.queue, message.queue_offset, error)
                     return False
                 pause = GIVE_BACK_PAUSES[min(tries, len(GIVE_BACK_PAUSES) - 1)]
-                log.warning("%s does not take %d back: %s", holding.queue, message.queue_offset, error)
+                unexpected = None if isinstance(error, RemoteError) or tries else error
+                log.warning(
+                    "%s does not take %d back: %s", holding.queue, message.queue_offset, error, exc_info=unexpected
+                )
             else:
                 return True
             tries += 1
@@ -167,7 +170,7 @@ class OrderlyDelivery:
         holding.consumed_at = self._calls.now
         if failed and not await self._give_up(holding, failed):
             # all of it again: a later message must not overtake an earlier one
-            holding.take_back([message.tried_again() for message in batch])
+            holding.take_back(batch, [message.tried_again() for message in batch])
             return self._suspend
         holding.finish(batch)
         return 0.0

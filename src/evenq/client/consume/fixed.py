@@ -60,8 +60,9 @@ class FixedQueues(Generic[H]):
     async def join(self) -> None:
         """Begin. Returns when it is known where to, of the queues that answer."""
         await self._adjust()
-        self._session.spawn(self._adjust_for_ever())
-        self._session.spawn(self._session.every(self._session.intervals.commit, self.commit_all))
+        session = self._session
+        session.spawn(session.repeat(self._wait_and_adjust, "taking of assigned queues"))
+        session.spawn(session.every(session.intervals.commit, self.commit_all, "commits of assigned queues"))
 
     async def leave(self) -> None:
         await asyncio.gather(*map(self._let_go, self.queues))
@@ -72,14 +73,13 @@ class FixedQueues(Generic[H]):
     async def commit_all(self) -> None:
         await commit_all(self._offsets, self.holdings)
 
-    async def _adjust_for_ever(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(AGAIN if self._wanted - self._held.keys() else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-            await self._adjust()
+    async def _wait_and_adjust(self) -> None:
+        try:
+            async with asyncio.timeout(AGAIN if self._wanted != self._held.keys() else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        await self._adjust()
 
     async def _adjust(self) -> None:
         self._changed.clear()

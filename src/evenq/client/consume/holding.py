@@ -38,6 +38,8 @@ class Holding:
         # the highest offset that the broker has confirmed; commits never go below it. Where nothing was stored yet,
         # the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
+        # incremented by every reset: a commit that began before it says nothing of what is committed now
+        self.epoch = 0
         self.locked_at = 0.0
         self.committing = asyncio.Lock()
         self.dropped = False
@@ -100,6 +102,7 @@ class Holding:
             # the broker does not hold what was to come, but what is further back
             self._unread.clear()
             self.progress = Progress(unread.start)
+            self.epoch += 1
             self.committed = min(self.committed, unread.start)
         self._unread.append(unread)
         self._unpack(0)
@@ -109,6 +112,7 @@ class Holding:
         """Go on at ``offset`` because somebody wants it so: what waits is forgotten, and that much is committed."""
         self._unread.clear()
         self.progress = Progress(offset)
+        self.epoch += 1
         self.committed = -1
         self._update_room()
 
@@ -119,7 +123,11 @@ class Holding:
         return news
 
     def take(self, count: int) -> list[MessageView]:
-        """The next messages for a listener, at most ``count``. Every batch taken must be finished."""
+        """The next messages for a listener, at most ``count``. Every batch taken must be finished.
+
+        Whoever ends a batch gives this same list: a batch is known by its identity, for after a reset there may be
+        another one with the same offsets.
+        """
         self._unpack(count)
         if not self.room.is_set():
             # there may be fewer of them than it seemed
@@ -136,9 +144,9 @@ class Holding:
         self.release()
         self._update_room()
 
-    def take_back(self, batch: Sequence[MessageView]) -> None:
-        """A batch has ended and comes first again."""
-        self.progress.give_back(batch)
+    def take_back(self, batch: Sequence[MessageView], again: Sequence[MessageView] | None = None) -> None:
+        """A batch has ended and comes first again, in the form of ``again`` if that is given."""
+        self.progress.give_back(batch, again)
         if self.dropped:
             self.progress.forget()
         self.release()

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 import msgspec
 
@@ -84,10 +85,13 @@ class Intake:
     def start(self, buffer: Buffer) -> None:
         """Read a queue from where its buffer stands, until the buffer is dropped."""
         self._buffers[buffer.queue] = buffer
-        buffer.reader = self._session.spawn(self._read(buffer))
+        step = partial(self._follow, buffer)
+        buffer.reader = self._session.spawn(self._session.repeat(step, f"reading of {buffer.queue}"))
 
     def seek(self, buffer: Buffer, offset: int) -> None:
-        """Read on at ``offset``."""
+        """Read on at ``offset``, unless the queue was dropped: its messages belong to another holder."""
+        if buffer.dropped:
+            return
         if buffer.reader is not None:
             buffer.reader.cancel()
         buffer.jump(offset)
@@ -175,7 +179,7 @@ class Intake:
             shown.buffer.consumed_at = now
         return found, full
 
-    async def _read(self, buffer: Buffer) -> None:
+    async def _follow(self, buffer: Buffer) -> None:
         queue = buffer.queue
 
         def alive() -> None:

@@ -25,7 +25,7 @@ from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.read.unpacking import as_columns, as_messages
-from evenq.client.settings import FlowControl, Intervals, Timeouts
+from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_limit, checked_wait
 from evenq.errors import ArgumentError, StateError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
@@ -80,6 +80,7 @@ class LitePullConsumer:
         self.group = checked_group(group)
         self._begin = begin
         self._limits = flow_control
+        self._auto_commit = auto_commit
         self._session = Session(
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
         )
@@ -147,8 +148,9 @@ class LitePullConsumer:
 
     async def poll(self, timeout: float = 1.0, *, limit: int = 1000) -> list[MessageView]:
         """The next messages, at most ``limit``; none when none came within ``timeout`` seconds."""
+        until = time.monotonic() + checked_wait(timeout)
+        checked_limit(limit)
         await self.start()
-        until = time.monotonic() + timeout
         while chunks := await self._intake.take(limit, until - time.monotonic()):
             found = [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
             if found:
@@ -159,8 +161,9 @@ class LitePullConsumer:
         self, timeout: float = 1.0, *, limit: int = 10_000, include_properties: bool = False
     ) -> pa.RecordBatch:
         """The same as a record batch, without a Python object per message; its columns are those of Spark."""
+        until = time.monotonic() + checked_wait(timeout)
+        checked_limit(limit)
         await self.start()
-        until = time.monotonic() + timeout
         while True:
             chunks = await self._intake.take(limit, until - time.monotonic(), GATHER)
             found = as_columns(chunks, self._intake.tags, include_properties=include_properties)
@@ -177,26 +180,26 @@ class LitePullConsumer:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at ``offset``, which the queue must hold, or be about to."""
-        buffer = await self._buffer(queue)
+        await self._buffer(queue)
         address = self._session.routes.address_of(queue)
         first, end = await asyncio.gather(
             self._session.remote.min_offset(address, queue), self._session.remote.max_offset(address, queue)
         )
         if not first <= offset <= end:
             raise ArgumentError("offset", offset, f"{queue} holds {first} to {end - 1}: give one of these, or {end}")
-        self._intake.seek(buffer, offset)
+        self._seek(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go back to the first message that the queue still holds."""
-        buffer = await self._buffer(queue)
+        await self._buffer(queue)
         address = self._session.routes.address_of(queue)
-        self._intake.seek(buffer, await self._session.remote.min_offset(address, queue))
+        self._seek(queue, await self._session.remote.min_offset(address, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with what comes from now on."""
-        buffer = await self._buffer(queue)
+        await self._buffer(queue)
         address = self._session.routes.address_of(queue)
-        self._intake.seek(buffer, await self._session.remote.max_offset(address, queue))
+        self._seek(queue, await self._session.remote.max_offset(address, queue))
 
     async def position(self, queue: MessageQueue) -> int:
         """The offset that the next message of the queue has, or the first one after it."""
@@ -253,12 +256,16 @@ class LitePullConsumer:
                 self._started = True
 
     async def close(self, *, done: bool = True) -> None:
-        """Commit, hand everything over and leave. Safe to call twice. ``done``: so is what was given last."""
+        """Commit, hand everything over and leave. Safe to call twice.
+
+        ``done``: what was given last is done, too. Without ``auto_commit`` only :meth:`commit` says what is done, so
+        nothing else is committed here.
+        """
         self._closed = True
         self._intake.wake()
         if self._started:
             self._started = False
-            if done:
+            if done and self._auto_commit:
                 self._intake.finish()
             else:
                 self._intake.take_back()
@@ -283,6 +290,8 @@ class LitePullConsumer:
         return Buffer(queue, start.offset, self._limits, stored=start.is_stored)
 
     async def _reset(self, buffer: Buffer, offset: int) -> None:
+        if buffer.dropped:
+            return
         self._intake.seek(buffer, offset)
         # also where it is behind what is stored
         buffer.committed = -1
@@ -297,6 +306,14 @@ class LitePullConsumer:
 
     async def _buffer(self, queue: MessageQueue) -> Buffer:
         await self.start()
+        return self._held_buffer(queue)
+
+    def _seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at ``offset`` in the buffer that the queue has now: a rebalance may have made a new one while brokers
+        were asked."""
+        self._intake.seek(self._held_buffer(queue), offset)
+
+    def _held_buffer(self, queue: MessageQueue) -> Buffer:
         buffer = self._intake.buffers.get(queue)
         if buffer is None:
             raise StateError(f"{queue} is not this consumer's now; it has {', '.join(map(str, self.queues)) or 'none'}")

@@ -37,8 +37,8 @@ class Progress:
 
     def __init__(self, start: int) -> None:
         self._waiting: deque[MessageView] = deque()
-        # the batches that were taken and have not ended: first offset -> (last offset, bytes), ascending
-        self._taken: dict[int, tuple[int, int]] = {}
+        # the batches that were taken and have not ended: first offset -> (last offset, bytes, the batch), ascending
+        self._taken: dict[int, tuple[int, int, Sequence[MessageView]]] = {}
         # of all that waits or was taken
         self.count = 0
         self.bytes = 0
@@ -73,20 +73,34 @@ class Progress:
             for _ in batch:
                 waiting.popleft()
         if batch:
-            self._taken[batch[0].queue_offset] = batch[-1].queue_offset, sum(map(_size, batch))
+            self._taken[batch[0].queue_offset] = batch[-1].queue_offset, sum(map(_size, batch)), batch
         return batch
 
     def done(self, batch: Sequence[MessageView]) -> None:
-        """A batch has ended: consumed, or handed to the retry topic. One that is not known is ignored."""
-        ended = self._taken.pop(batch[0].queue_offset, None)
+        """A batch that :meth:`take` gave has ended: consumed, or handed to the retry topic.
+
+        A batch that was taken from another progress of the queue is ignored: after a reset another batch may have been
+        taken at the same offset, and it still runs.
+        """
+        ended = self._end(batch)
         if ended is not None:
             self.count -= len(batch)
-            self.bytes -= ended[1]
+            self.bytes -= ended
 
-    def give_back(self, batch: Sequence[MessageView]) -> None:
-        """A batch waits again, before all others. There must be none that was taken after it."""
-        if self._taken.pop(batch[0].queue_offset, None) is not None:
-            self._waiting.extendleft(reversed(batch))
+    def give_back(self, batch: Sequence[MessageView], again: Sequence[MessageView] | None = None) -> None:
+        """A batch that :meth:`take` gave waits again, before all others, in the form of ``again`` if that is given.
+        There must be none that was taken after it. A batch from another progress is ignored as by :meth:`done`."""
+        if self._end(batch) is not None:
+            self._waiting.extendleft(reversed(batch if again is None else again))
+
+    def _end(self, batch: Sequence[MessageView]) -> int | None:
+        """Forget a taken batch; gives its bytes, None where it was not taken from here."""
+        first = batch[0].queue_offset
+        taken = self._taken.get(first)
+        if taken is None or taken[2] is not batch:
+            return None
+        del self._taken[first]
+        return taken[1]
 
     def forget(self) -> None:
         """Forget what waits: somebody else will read it again."""

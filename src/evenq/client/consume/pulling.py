@@ -61,13 +61,16 @@ class QueueReader:
         holding.reader = self._session.spawn(self._read(holding, UNREADABLE_PAUSE))
 
     async def _read(self, holding: Holding, pause: float = 0.0) -> None:
-        while True:
-            await asyncio.sleep(pause)
+        await asyncio.sleep(pause)
+
+        async def step() -> None:
             try:
                 await self._follow(holding)
             except ProtocolError as error:
                 _report(holding, error)
-            pause = UNREADABLE_PAUSE
+                await asyncio.sleep(UNREADABLE_PAUSE)
+
+        await self._session.repeat(step, f"reading of {holding.queue}")
 
     async def _follow(self, holding: Holding) -> None:
         queue = holding.queue

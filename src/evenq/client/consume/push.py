@@ -195,12 +195,14 @@ class PushConsumer:
         self._answers.serve()
         session.start()
         await self._member.join()
-        session.spawn(self._calls.watch())
-        session.spawn(session.every(session.intervals.rebalance, self._retake_stale))
+        session.spawn(session.repeat(self._calls.wait_and_look, "check of running handlers"))
+        session.spawn(
+            session.every(session.intervals.rebalance, self._retake_stale, "check of queues that stand still")
+        )
         if self._local is not None:
-            session.spawn(session.every(session.intervals.commit, self._local.write))
+            session.spawn(session.every(session.intervals.commit, self._local.write, "writing of local offsets"))
         if self._tracer is not None:
-            session.spawn(session.every(FLUSH_EVERY, self._tracer.flush))
+            session.spawn(session.every(FLUSH_EVERY, self._tracer.flush, "sending of the trace"))
 
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave."""
@@ -257,6 +259,9 @@ class PushConsumer:
         return Holding(queue, start.offset, self._limits, stored=start.is_stored)
 
     async def _reset(self, holding: Holding, offset: int) -> None:
+        if holding.dropped:
+            # it was let go meanwhile; whoever holds the queue next begins where the group is then
+            return
         if holding.reader is not None:
             holding.reader.cancel()
         holding.reset(offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -11,6 +12,8 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["Caller", "Workers"]
+
+log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -114,7 +117,11 @@ class Workers(Generic[A, R]):
         for _ in range(len(self._ended)):
             caller, result, error = self._ended.popleft()
             self._busy -= 1
-            if error is None:
-                caller.returned(result)
-            else:
-                caller.raised(error)
+            try:
+                if error is None:
+                    caller.returned(result)
+                else:
+                    caller.raised(error)
+            except Exception:
+                # the results behind this one must still be told
+                log.exception("a result of %s could not be passed on", self._name)

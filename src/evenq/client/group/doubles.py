@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import chain, repeat
 
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
@@ -39,10 +40,13 @@ class DoubleWatch:
 
     async def watch(self) -> None:
         """For ever."""
-        for pause in FIRST_LOOKS:
-            await asyncio.sleep(pause)
+        pauses = chain(FIRST_LOOKS, repeat(self._session.intervals.heartbeat))
+
+        async def step() -> None:
+            await asyncio.sleep(next(pauses))
             await self.look()
-        await self._session.every(self._session.intervals.heartbeat, self.look)
+
+        await self._session.repeat(step, f"search for members of group {self._group} with the same client id")
 
     async def look(self) -> None:
         """Ask every broker who has our id, and report whoever had it the last time too."""

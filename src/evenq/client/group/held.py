@@ -32,6 +32,8 @@ class Held(Protocol):
     """
 
     committed: int
+    # incremented by whatever moves the queue to another offset while a commit may be under way
+    epoch: int
     locked_at: float
     pulled_at: float
     consumed_at: float

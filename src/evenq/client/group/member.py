@@ -105,7 +105,8 @@ class Member(Generic[H]):
     @property
     def settled(self) -> bool:
         """Whether all that should be held is."""
-        return self.rebalancer.looked and self._shares.settled and not self._ownership.wanted
+        shares = self._shares
+        return self.rebalancer.looked and shares.settled and not shares.retry_after_s and not self._ownership.wanted
 
     def subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
         self._subscriptions[topic] = subscription(
@@ -139,8 +140,8 @@ class Member(Generic[H]):
         for topic in list(self._subscriptions):
             await self._find_route(topic)
         await session.beat()
-        session.spawn(self._commit_for_ever())
-        session.spawn(session.every(session.intervals.renew_locks, self._renew))
+        session.spawn(session.repeat(self._wait_and_commit, f"commits of group {self.group}"))
+        session.spawn(session.every(session.intervals.renew_locks, self._renew, f"lock renewal of group {self.group}"))
         session.spawn(self.doubles.watch())
         self.rebalancer.start()
 
@@ -184,12 +185,11 @@ class Member(Generic[H]):
     async def _renew(self) -> None:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())
 
-    async def _commit_for_ever(self) -> None:
+    async def _wait_and_commit(self) -> None:
         """What was consumed and is not committed yet comes twice after a kill, so the time between is short."""
-        while True:
-            gentle = len(self._ownership.queues) / COMMITS_PER_SECOND
-            await asyncio.sleep(min(self.session.intervals.commit, max(COMMIT_AT_MOST_EVERY, gentle)))
-            await self.commit_all()
+        gentle = len(self._ownership.queues) / COMMITS_PER_SECOND
+        await asyncio.sleep(min(self.session.intervals.commit, max(COMMIT_AT_MOST_EVERY, gentle)))
+        await self.commit_all()
 
     async def _members_changed(self, command: Command) -> None:
         self.rebalancer.soon()

@@ -52,10 +52,12 @@ async def commit(offsets: Offsets, held: Held) -> None:
     stored last.
     """
     async with held.committing:
-        offset = held.committable
+        epoch, offset = held.epoch, held.committable
         if offset > held.committed:
             await offsets.store(held.queue, offset)
-            held.committed = offset
+            if held.epoch == epoch:
+                # else the queue was reset meanwhile, and what the reset says of the stored offset holds
+                held.committed = offset
 
 
 async def commit_all(offsets: Offsets, holdings: Iterable[Held]) -> None:

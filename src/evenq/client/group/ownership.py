@@ -23,6 +23,7 @@ from evenq.client.group.held import LOCK_LOST, H
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
+from evenq.supervision import Supervisor
 
 __all__ = ["Ownership"]
 
@@ -88,6 +89,7 @@ class Ownership(Generic[H]):
         return {queue for queue in (*self._held, *self._wanted) if queue.topic == topic}
 
     def carry_out(self, plan: Plan) -> None:
+        """Begin to release and to claim queues. A queue that is held already is not gained again."""
         for queue in plan.lose:
             self._wanted.pop(queue, None)
             holding = self._held.pop(queue, None)
@@ -95,9 +97,10 @@ class Ownership(Generic[H]):
                 self._leaving[queue] = self._session.spawn(self._leave(holding))
         now = self._clock()
         for queue in plan.gain:
-            # one that is still leaving is looked at again when it is gone
-            if queue not in self._leaving:
-                self._wanted[queue] = now
+            # A queue that is held has its reader: a second one would deliver everything again. One that is still
+            # leaving is looked at again when it is gone.
+            if queue not in self._held and queue not in self._leaving:
+                self._wanted.setdefault(queue, now)
         if self._wanted and (self._claiming is None or self._claiming.done()):
             self._claiming = self._session.spawn(self._claim())
 
@@ -145,13 +148,20 @@ class Ownership(Generic[H]):
 
     async def _claim(self) -> None:
         """Ask for the locks of all wanted queues until each is held or no longer wanted."""
+        supervisor = Supervisor(f"claiming of queues by client {self._session.client_id}")
         while self._wanted:
-            asked = dict(self._wanted)
-            now = self._clock()
-            granted = await self._locks.take(asked)
-            await self._take(granted | self._late(asked, granted), now)
+            pause = CLAIM_PAUSE
+            try:
+                asked = dict(self._wanted)
+                now = self._clock()
+                granted = await self._locks.take(asked)
+                await self._take(granted | self._late(asked, granted), now)
+            except Exception as error:  # noqa: BLE001 - the queues stay wanted, so the claim must go on
+                pause = supervisor.failed(error)
+            else:
+                supervisor.succeeded()
             if self._wanted:
-                await asyncio.sleep(CLAIM_PAUSE)
+                await asyncio.sleep(pause)
 
     def _late(self, asked: Mapping[MessageQueue, float], granted: set[MessageQueue]) -> set[MessageQueue]:
         """The queues whose locks were waited for long enough: better twice than not at all, unless in order."""
@@ -187,6 +197,9 @@ class Ownership(Generic[H]):
                 await self._commit(holding)
         except RemoteError as error:
             log.warning("the last offset of %s was not committed: %s", holding.queue, error)
+        except Exception:
+            # the queue must be unlocked nevertheless, or nobody can have it
+            log.exception("the last offset of %s was not committed", holding.queue)
         await self._unlock(holding.queue)
         self._ended()
 
@@ -198,9 +211,11 @@ class Ownership(Generic[H]):
             queues, self._unlocking = self._unlocking, []
             self._unlocked, done = asyncio.Event(), self._unlocked
             async with self._at_broker:
-                await self._locks.release(queues)
-                for gone in queues:
-                    self._leaving.pop(gone, None)
-            done.set()
+                try:
+                    await self._locks.release(queues)
+                finally:
+                    for gone in queues:
+                        self._leaving.pop(gone, None)
+                    done.set()
         else:
             await self._unlocked.wait()

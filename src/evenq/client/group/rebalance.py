@@ -12,8 +12,9 @@ from evenq.balance import Plan, plan
 from evenq.client.group.members import Members
 from evenq.client.group.shares import Shares
 from evenq.client.net.session import Session
-from evenq.errors import EvenqError, RemoteError
+from evenq.errors import RemoteError
 from evenq.model import MessageQueue
+from evenq.supervision import FailureLog, callable_name
 
 __all__ = ["Owner", "Rebalancer"]
 
@@ -63,6 +64,7 @@ class Rebalancer:
         self._task: asyncio.Task[None] | None = None
         # plans that had something to do, newest last; for listeners and for people who ask why
         self.on_plan: list[Callable[[Plan], None]] = []
+        self._listener_failures: dict[int, FailureLog] = {}
         self.rounds = 0
         # whether a look has come to its end: before that nothing is known of what should be held
         self.looked = False
@@ -72,7 +74,7 @@ class Rebalancer:
         self._due.set()
 
     def start(self) -> None:
-        self._task = self._session.spawn(self._run())
+        self._task = self._session.spawn(self._session.repeat(self._step, f"rebalancing of group {self._group}"))
         self.soon()
 
     async def stop(self) -> None:
@@ -81,19 +83,21 @@ class Rebalancer:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._session.intervals.rebalance):
-                    await self._due.wait()
-                await asyncio.sleep(COALESCE + self._random.random() * JITTER)
-            except TimeoutError:
-                pass
-            self._due.clear()
-            try:
-                await self.once()
-            except EvenqError as error:
-                log.warning("group %s could not be rebalanced now: %s", self._group, error)
+    async def _step(self) -> None:
+        """Wait until it is time to look, then look."""
+        try:
+            async with asyncio.timeout(self._session.intervals.rebalance):
+                await self._due.wait()
+            await asyncio.sleep(COALESCE + self._random.random() * JITTER)
+        except TimeoutError:
+            pass
+        self._due.clear()
+        try:
+            await self.once()
+        except Exception:
+            # the look that failed is repeated after the supervisor's pause, not at the next interval
+            self._due.set()
+            raise
 
     async def once(self) -> None:
         """One look at every topic of the subscription."""
@@ -118,6 +122,8 @@ class Rebalancer:
         self.looked = True
         if not self._shares.settled:
             self._again(UNSETTLED_PAUSE)
+        if self._shares.retry_after_s:
+            self._again(self._shares.retry_after_s)
 
     def _again(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self.soon)
@@ -126,8 +132,17 @@ class Rebalancer:
         if todo:
             log.info("group %s, member %s: %s", self._group, self._session.client_id, todo)
             for listener in self.on_plan:
-                listener(todo)
+                self._tell(listener, todo)
         self._owner.carry_out(todo)
+
+    def _tell(self, listener: Callable[[Plan], None], todo: Plan) -> None:
+        """Call a listener. What it raises must not keep the plan from being carried out."""
+        try:
+            listener(todo)
+        except Exception as error:  # noqa: BLE001 - a listener may raise anything
+            name = f"listener {callable_name(listener)} of rebalances of group {self._group}"
+            failures = self._listener_failures.setdefault(id(listener), FailureLog(name))
+            failures.record(error, "the plan is carried out nevertheless")
 
     async def _ask_members(self, masters: set[str]) -> list[str] | None:
         members = await self._members.ask(masters)

@@ -12,6 +12,7 @@ from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Take, is_
 from evenq.client.group.handover import Locks
 from evenq.client.net.routes import Route
 from evenq.model import MessageQueue
+from evenq.supervision import Supervisor
 
 __all__ = ["RETRY_PREFIX", "STICKY", "ClaimedShares", "ComputedShares", "Shares", "WholeShares"]
 
@@ -19,12 +20,19 @@ log = logging.getLogger(__name__)
 
 STICKY = "STICKY"
 RETRY_PREFIX = "%RETRY%"
+# Seconds after which a strategy that raised is asked again; they double each time.
+FIRST_RETRY_S = 0.1
 
 
 class Shares(Protocol):
-    """Says what this member should hold of each topic. ``settled`` is false while it should be asked again soon."""
+    """Says what this member should hold of each topic. ``settled`` is false while it should be asked again soon.
+
+    ``retry_after_s`` is above 0 where no share of some topic could be computed: in so many seconds it may be asked
+    again, and until then the member keeps what it holds of that topic.
+    """
 
     settled: bool
+    retry_after_s: float
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -45,11 +53,26 @@ class ComputedShares:
         self._strategy = as_strategy(strategy)
         self._group = group
         self._me = me
+        self._supervisors: dict[str, Supervisor] = {}
+        self.retry_after_s = 0.0
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
     ) -> dict[str, list[MessageQueue]]:
-        return {route.topic: self._share(route, members) for route in routes if route.readable}
+        found: dict[str, list[MessageQueue]] = {}
+        pauses: list[float] = []
+        for route in routes:
+            if not route.readable:
+                continue
+            topic = route.topic
+            try:
+                found[topic] = self._share(route, members)
+            except Exception as error:  # noqa: BLE001 - a strategy or a room resolver may raise anything
+                pauses.append(self._supervisor(topic).failed(error))
+            else:
+                self._supervisor(topic).succeeded()
+        self.retry_after_s = min(pauses, default=0.0)
+        return found
 
     async def renew(self) -> None:
         """Nothing is held beside the queues."""
@@ -57,14 +80,28 @@ class ComputedShares:
     async def give_up(self) -> None:
         """Nothing is held beside the queues."""
 
+    def _supervisor(self, topic: str) -> Supervisor:
+        name = f"strategy {self._strategy.name} of group {self._group} for topic {topic}"
+        return self._supervisors.setdefault(topic, Supervisor(name, first_pause_s=FIRST_RETRY_S))
+
     def _share(self, route: Route, members: Sequence[str]) -> list[MessageQueue]:
-        return self._strategy.allocate(self._group, self._me, sorted(route.readable), list(members))
+        """The member's queues of one topic, each once.
+
+        A strategy may answer with queues of other topics: ``CONFIG`` gives its whole list for every topic. These queues
+        do not belong to this topic's share; the answers for their own topics decide about them.
+        """
+        answer = self._strategy.allocate(self._group, self._me, sorted(route.readable), list(members))
+        for queue in answer:
+            if not isinstance(queue, MessageQueue):
+                raise TypeError(f"the strategy gave {queue!r}: it must give a list of MessageQueue")
+        return [queue for queue in dict.fromkeys(answer) if queue.topic == route.topic]
 
 
 class WholeShares:
     """``BROADCASTING``: every member takes every queue."""
 
     settled = True
+    retry_after_s = 0.0
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -101,6 +138,8 @@ class ClaimedShares:
         self._holding = holding
         self._computed = ComputedShares("AVG", group, me)
         self.settled = True
+        # AVG and the rule of claims do not raise
+        self.retry_after_s = 0.0
         # everything that we have locked, oldest first, tokens and marks too
         self._held: list[MessageQueue] = []
         self._share: Share | None = None

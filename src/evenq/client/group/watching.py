@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
 from typing import Any
 
 from evenq.balance import Plan
@@ -12,6 +13,7 @@ from evenq.client.calling import is_async
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
+from evenq.supervision import FailureLog, callable_name
 
 __all__ = ["AssignmentListener", "QueuesListener", "Watch"]
 
@@ -31,6 +33,7 @@ class Watch:
         self._on_assignment: list[AssignmentListener] = []
         self._on_queues: list[tuple[str, QueuesListener]] = []
         self._calls: asyncio.Queue[tuple[Callable[..., Any], tuple[object, ...]]] = asyncio.Queue()
+        self._failures: dict[int, FailureLog] = {}
         self._started = False
 
     def on_assignment(self, listener: AssignmentListener) -> None:
@@ -44,7 +47,7 @@ class Watch:
 
     def start(self) -> None:
         self._started = True
-        self._session.spawn(self._call_for_ever())
+        self._session.spawn(self._session.repeat(self._call_next, "calls of listeners"))
         for topic, listener in self._on_queues:
             self._session.spawn(self._look(topic, listener))
 
@@ -60,14 +63,18 @@ class Watch:
     async def _look(self, topic: str, listener: QueuesListener) -> None:
         """Look at the topic's queues now and then, for the first time a little sooner."""
         known = await self._queues(topic)
-        pause = self._session.intervals.first_look
-        while True:
-            await asyncio.sleep(pause)
-            pause = self._session.intervals.routes
+        intervals = self._session.intervals
+        pauses = chain((intervals.first_look,), repeat(intervals.routes))
+
+        async def step() -> None:
+            nonlocal known
+            await asyncio.sleep(next(pauses))
             found = await self._queues(topic)
             if found is not None and found != known:
                 known = found
                 self._calls.put_nowait((listener, (topic, found)))
+
+        await self._session.repeat(step, f"check of the queues of topic {topic}")
 
     async def _queues(self, topic: str) -> list[MessageQueue] | None:
         try:
@@ -76,13 +83,14 @@ class Watch:
             log.warning("the queues of topic %s are not known now: %s", topic, error)
             return None
 
-    async def _call_for_ever(self) -> None:
-        while True:
-            listener, arguments = await self._calls.get()
-            try:
-                if is_async(listener):
-                    await listener(*arguments)
-                else:
-                    await asyncio.to_thread(listener, *arguments)
-            except Exception:
-                log.exception("a listener failed")
+    async def _call_next(self) -> None:
+        """Call a listener when there is something to tell. What it raises is logged under its name."""
+        listener, arguments = await self._calls.get()
+        try:
+            if is_async(listener):
+                await listener(*arguments)
+            else:
+                await asyncio.to_thread(listener, *arguments)
+        except Exception as error:  # noqa: BLE001 - a listener may raise anything
+            failures = self._failures.setdefault(id(listener), FailureLog(f"listener {callable_name(listener)}"))
+            failures.record(error, "it is called again with the next change")

@@ -30,6 +30,9 @@ Sign = Callable[[Command], None]
 # Requests without an answer after which further ones wait. A broker refuses sends that wait 200 ms for their turn.
 WINDOW = 1024
 PULLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+# A connection that gives no byte for so many seconds, although answers are overdue, is closed: a peer that is cut off
+# leaves connections behind that look alive until the system gives up on them, a quarter of an hour later.
+MAX_SILENCE_S = 3.0
 # Bytes that may wait for the network: a window of small messages.
 UNSENT = 1024 * 1024
 
@@ -86,6 +89,9 @@ class Connection(asyncio.Protocol):
         # so it goes off about once in a timeout, not once for each request.
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_at = inf
+        # since when answers are waited for and no byte came, and whether an answer has been overdue since then
+        self._silent_since = self._loop.time()
+        self._overdue = False
         self._out: list[bytes] = []
         # requests that wait for their turn, and those that have been given it and are about to use it
         self._queue: deque[asyncio.Future[None]] = deque()
@@ -160,11 +166,12 @@ class Connection(asyncio.Protocol):
         if self._broken is not None:
             waiter.failed(ConnectError(self.address, self._broken.reason))
             return
+        now = self._loop.time()
+        deadline = now + timeout
         command.opaque = next(_opaque) & 0x7FFFFFFF
         self._write(command)
-        deadline = self._loop.time() + timeout
+        self._expect(command.code, 1, now, deadline)
         self._waiting[command.opaque] = (waiter, deadline, timeout, command.code)
-        self._expect(command.code, 1, deadline)
 
     def submit_alike(self, template: Template, asked: Sequence[tuple[tuple[int, ...], Waiter]], timeout: float) -> None:
         """The same for many requests that are alike but for some numbers."""
@@ -174,9 +181,10 @@ class Connection(asyncio.Protocol):
             return
         numbered = [(next(_opaque) & 0x7FFFFFFF, values, waiter) for values, waiter in asked]
         self._put(template.frames([(*values, opaque) for opaque, values, _ in numbered]))
-        code, deadline = template.code, self._loop.time() + timeout
+        code, now = template.code, self._loop.time()
+        deadline = now + timeout
+        self._expect(code, len(asked), now, deadline)
         self._waiting.update({opaque: (waiter, deadline, timeout, code) for opaque, _, waiter in numbered})
-        self._expect(code, len(asked), deadline)
 
     async def send_oneway(self, command: Command, timeout: float = 3.0) -> None:
         """Send without an answer. Returns when the bytes are on their way, not when they arrived."""
@@ -202,6 +210,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=UNSENT)
 
     def data_received(self, data: bytes) -> None:
+        self._silent_since, self._overdue = self._loop.time(), False
         try:
             commands = self._parser.feed(data)
         except ProtocolError as error:
@@ -222,9 +231,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
+        if not self._waiting and not self._overdue:
+            # the peer takes no more: silence counts from now on, also where no answer is waited for
+            self._silent_since = self._loop.time()
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._silent_since, self._overdue = self._loop.time(), False
         self._grant()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -238,10 +251,16 @@ class Connection(asyncio.Protocol):
             log.debug("%s answered %d, which nobody waits for any more", self.address, command.opaque)
         else:
             self._pulls -= waiting[3] in PULLS
-            waiting[0].answered(command)
+            try:
+                waiting[0].answered(command)
+            except Exception:
+                # one answer that nobody can use must not end the connection of all the others
+                log.exception("an answer of %s to %s could not be used", self.address, name_of(waiting[3]))
 
-    def _expect(self, code: int, count: int, deadline: float) -> None:
-        """So many more answers are waited for."""
+    def _expect(self, code: int, count: int, now: float, deadline: float) -> None:
+        """So many more answers are waited for, from now on."""
+        if not self._waiting and not self._overdue:
+            self._silent_since = now
         if code in PULLS:
             self._pulls += count
         if deadline < self._sweep_at:
@@ -258,6 +277,7 @@ class Connection(asyncio.Protocol):
         self._sweeper, self._sweep_at = None, inf
         now = self._loop.time()
         overdue = [opaque for opaque, (_, deadline, _, _) in self._waiting.items() if deadline <= now]
+        longest = max((timeout for _, _, timeout, _ in self._waiting.values()), default=0.0)
         gone = [self._waiting.pop(opaque) for opaque in overdue]
         if self._waiting:
             self._sweep_by(min(deadline for _, deadline, _, _ in self._waiting.values()))
@@ -265,6 +285,20 @@ class Connection(asyncio.Protocol):
         self._grant()
         for waiter, _, timeout, code in gone:
             waiter.failed(RequestTimeout(self.address, name_of(code), timeout))
+        if overdue:
+            self._close_if_silent(now, longest)
+
+    def _close_if_silent(self, now: float, longest: float) -> None:
+        """An answer is overdue: close the connection if not a byte came for as long as any request may take."""
+        self._overdue = True
+        silence = now - self._silent_since
+        if silence >= max(longest, MAX_SILENCE_S) and self._broken is None:
+            reason = f"silent for {silence:.1f} s while answers were overdue"
+            log.warning("the connection to %s is closed: %s", self.address, reason)
+            self._fail(ConnectError(self.address, reason))
+            if self._transport is not None:
+                # not close(): that would wait until the peer has taken what is not sent yet
+                self._transport.abort()
 
     async def _turn(self, command: Command, timeout: float) -> float:
         """Wait for room, in the order of asking; gives the seconds that it took."""
@@ -275,6 +309,8 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(timeout):
                 await turn
         except TimeoutError:
+            if self._paused:
+                self._close_if_silent(self._loop.time(), timeout)
             raise RequestTimeout(self.address, name_of(command.code), timeout) from None
         finally:
             self._granted -= not turn.cancelled()

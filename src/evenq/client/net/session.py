@@ -24,6 +24,7 @@ from evenq.protocol.bodies import ConsumerData, Heartbeat, ProducerData
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.names import with_namespace
+from evenq.supervision import Supervisor
 
 __all__ = ["Answer", "Session", "client_id"]
 
@@ -87,8 +88,8 @@ class Session:
     def start(self) -> None:
         """Begin to do by itself what is due every now and then. Needs the running loop."""
         self.routes.on_change.append(self._on_route)
-        self.spawn(self.every(self.intervals.heartbeat, self.beat))
-        self.spawn(self.every(self.intervals.routes, self.routes.refresh_all))
+        self.spawn(self.every(self.intervals.heartbeat, self.beat, "heartbeat"))
+        self.spawn(self.every(self.intervals.routes, self.routes.refresh_all, "refresh of routes"))
 
     async def close(self) -> None:
         """Leave every broker, then cut the connections. Safe to call twice."""
@@ -133,13 +134,18 @@ class Session:
         task.add_done_callback(self._ended)
         return task
 
-    async def every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
+    async def repeat(self, step: Callable[[], Awaitable[object]], name: str) -> None:
+        """Run ``step`` for ever. A failure is logged under ``name`` and followed by a pause, whatever was raised."""
+        await Supervisor(f"{name} of client {self.client_id}").repeat(step)
+
+    async def every(self, seconds: float, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Do ``work`` every so many seconds, for ever; failures are treated as by :meth:`repeat`."""
+
+        async def step() -> None:
             await asyncio.sleep(seconds)
-            try:
-                await work()
-            except EvenqError as error:
-                log.warning("%s: %s", getattr(work, "__qualname__", work), error)
+            await work()
+
+        await self.repeat(step, name)
 
     async def beat(self) -> None:
         """One heartbeat to every master that the routes in use know, all at once."""
@@ -223,8 +229,13 @@ class Session:
         except EvenqError as error:
             log.warning("%s asked %s: %s", connection.address, name_of(command.code), error)
             return command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except Exception as error:
+            # whoever asked must not wait for an answer that never comes
+            log.exception("%s asked %s, which failed", connection.address, name_of(command.code))
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("a background task of client %s failed", self.client_id, exc_info=task.exception())
+            name = getattr(task.get_coro(), "__qualname__", task.get_name())
+            log.error("background task %s of client %s failed", name, self.client_id, exc_info=task.exception())

@@ -138,12 +138,19 @@ class _Groups:
             return
         messages, own, _, _ = zip(*group.members, strict=True)
         seconds = group.deadline - self._sender.clock()
-        self._sender.begin(self._packer.batch(messages, own), group, seconds, _bound(key), key[2])
+        try:
+            self._sender.begin(self._packer.batch(messages, own), group, seconds, _bound(key), key[2])
+        except Exception:  # noqa: BLE001 - one of them cannot be sent: each is sent alone, and hears of its own failure
+            self._send_apart(key, group.members)
 
     def _send_apart(self, key: _Key, members: Iterable[_Waiting]) -> None:
         for message, _, promise, deadline in members:
             seconds = deadline - self._sender.clock()
-            self._sender.begin(self._packer.message(message), promise, seconds, _bound(key), key[2])
+            try:
+                self._sender.begin(self._packer.message(message), promise, seconds, _bound(key), key[2])
+            except Exception as error:  # noqa: BLE001 - nobody else can tell whoever waits
+                if not promise.done():
+                    promise.set_exception(error)
 
 
 def _bound(key: _Key) -> Select | None:

@@ -21,7 +21,7 @@ from evenq.client.produce.replies import Replies
 from evenq.client.produce.sender import Promise, Select, Sender
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC, Tracer
 from evenq.client.produce.transactions import Check, Execute, Transactions
-from evenq.client.settings import Intervals, Timeouts
+from evenq.client.settings import Intervals, Timeouts, checked_timeout
 from evenq.errors import ArgumentError, RemoteError
 from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from evenq.protocol.compression import DEFAULT_THRESHOLD, Compression
@@ -129,9 +129,9 @@ class Producer:
         if not self._started:
             self._started = True
             self._session.start()
-            self._session.spawn(self._session.every(PROBE_EVERY, self._probe))
+            self._session.spawn(self._session.every(PROBE_EVERY, self._probe, "probing of brokers"))
             if self._tracer is not None:
-                self._session.spawn(self._session.every(FLUSH_EVERY, self._tracer.flush))
+                self._session.spawn(self._session.every(FLUSH_EVERY, self._tracer.flush, "sending of the trace"))
 
     async def flush(self) -> None:
         """Wait until all that was begun is stored, or has failed."""
@@ -215,8 +215,9 @@ class Producer:
     ) -> None:
         """Send, and do not ask what became of it: it may be lost, and nobody will say so."""
         self._session.check_open("producer")
+        seconds = self._seconds(timeout)
         parcel = self._packer.message(message)
-        await self._sender.oneway(parcel, self._seconds(timeout), _select(message, selector, arg, queue))
+        await self._sender.oneway(parcel, seconds, _select(message, selector, arg, queue))
 
     async def send_batch(
         self,
@@ -291,7 +292,7 @@ class Producer:
         return await self._replies.reply(request, body, properties or {}, self._seconds(timeout))
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._session.timeouts.send if timeout is None else timeout
+        return self._session.timeouts.send if timeout is None else checked_timeout(timeout)
 
     async def _probe(self) -> None:
         """Ask brokers that did not answer whether they are back; only some kinds of fault avoidance want that."""

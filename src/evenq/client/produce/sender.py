@@ -37,6 +37,8 @@ GRACE = 0.02
 # Seconds between two looks at the route of a topic that has a broker which cannot be reached.
 LOOK_AGAIN = 1.0
 
+_CLOSED = "this producer was closed before the message was stored"
+
 
 class Promise(Protocol[R_contra]):
     """Who waits for a receipt: a future of asyncio, one of threads, or all the messages of a batch."""
@@ -74,7 +76,7 @@ class _Free:
 class _Errand(Generic[R]):
     """One parcel, its promise, its time, and the queue it goes to first. It waits for the answer to the first try."""
 
-    __slots__ = ("address", "began", "parcel", "promise", "queue", "seconds", "select", "sender")
+    __slots__ = ("address", "began", "parcel", "promise", "queue", "seconds", "select", "sender", "started")
 
     def __init__(
         self, sender: Sender, parcel: Parcel[R], promise: Promise[R], seconds: float, select: Select | None
@@ -87,21 +89,26 @@ class _Errand(Generic[R]):
         self.began = sender.clock()
         self.queue: MessageQueue | None = None
         self.address = ""
+        # whether its task, if it has one, has begun
+        self.started = False
 
     def answered(self, answer: Command) -> None:
         queue, sender = self.queue, self.sender
         assert queue is not None
         try:
             receipt = self.parcel.read(self.address, queue, answer)
+            took = sender.clock() - self.began
+            sender.chooser.record(queue.broker, took * 1000)
+            if sender.observer is not None:
+                sender.observer(self.parcel, self.address, answer, receipt, took)
+            if not self.promise.done():
+                self.promise.set_result(receipt)
         except RemoteError as error:
             self.failed(error)
             return
-        took = sender.clock() - self.began
-        sender.chooser.record(queue.broker, took * 1000)
-        if sender.observer is not None:
-            sender.observer(self.parcel, self.address, answer, receipt, took)
-        if not self.promise.done():
-            self.promise.set_result(receipt)
+        except Exception as error:  # noqa: BLE001 - an answer that nobody can read: whoever waits must hear of it
+            sender.give_up(self, error)
+            return
         sender.ended()
         sender.on_answer(self.address)
 
@@ -152,12 +159,17 @@ class Sender:
         errand = _Errand(self, parcel, promise, seconds, select)
         errand.queue = first
         connection = self._short_way(errand)
+        if connection is None:
+            self._under_way += 1
+            self._begin_long_way(errand)
+            return
+        assert errand.queue is not None
+        request = self._requests.make(errand.queue, parcel)
         self._under_way += 1
-        if connection is not None:
-            assert errand.queue is not None
-            connection.submit(self._requests.make(errand.queue, parcel), seconds, errand)
-        else:
-            self._session.spawn(self._long_way(errand))
+        try:
+            connection.submit(request, seconds, errand)
+        except Exception as error:  # noqa: BLE001 - it cannot be encoded: whoever waits must hear of it
+            self.give_up(errand, error)
 
     async def send(self, parcel: Parcel[R], seconds: float, select: Select | None = None) -> R:
         """The same, and wait for it."""
@@ -208,9 +220,9 @@ class Sender:
     def retry(self, errand: _Errand[R], failure: Failure) -> None:
         """The first try, on the short way, did not succeed: go on."""
         if self._session.closed:
-            self._break(errand, failure.error)
+            self.give_up(errand, failure.error)
         else:
-            self._session.spawn(self._long_way(errand, failure))
+            self._begin_long_way(errand, failure)
 
     def _short_way(self, errand: _Errand[R]) -> Connection | None:
         """The connection to send by at once, if the route is known, the broker is connected and it keeps up."""
@@ -225,22 +237,33 @@ class Sender:
         connection = self._session.connections.live(errand.address)
         return connection if connection is not None and connection.ready else None
 
+    def _begin_long_way(self, errand: _Errand[R], failure: Failure | None = None) -> None:
+        errand.started = False
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not errand.started:
+                # cancelled before its first step, so it could not tell anybody
+                self.give_up(errand, StateError(_CLOSED))
+
+        self._session.spawn(self._long_way(errand, failure)).add_done_callback(ended)
+
     async def _long_way(self, errand: _Errand[R], failure: Failure | None = None) -> None:
         """Look the route up, connect, wait for room, try again elsewhere: whatever it takes, in the time it has."""
+        errand.started = True
         parcel, promise = errand.parcel, errand.promise
         tries = Tries(parcel.topic, self._tries, errand.seconds, self.clock, began=errand.began)
         try:
             async with asyncio.timeout(tries.left + GRACE):
                 receipt = await self._try(errand, tries, failure)
         except asyncio.CancelledError:
-            self._break(errand, StateError("this producer was closed before the message was stored"))
+            self.give_up(errand, StateError(_CLOSED))
             raise
         except RemoteError as error:
-            self._break(errand, error)
+            self.give_up(errand, error)
         except TimeoutError:
-            self._break(errand, tries.timed_out())
+            self.give_up(errand, tries.timed_out())
         except Exception as error:  # noqa: BLE001 - of a selector, or a mistake of ours: whoever waits must hear of it
-            self._break(errand, error)
+            self.give_up(errand, error)
         else:
             if not promise.done():
                 promise.set_result(receipt)
@@ -272,7 +295,14 @@ class Sender:
 
         return await tries.run(choice, attempt, stale, failure)
 
-    def _break(self, errand: _Errand[R], error: Exception) -> None:
+    def give_up(self, errand: _Errand[R], error: Exception) -> None:
+        """Let whoever waits for a parcel hear that nothing will come of it."""
+        if isinstance(error, UnicodeEncodeError):
+            error = ArgumentError(
+                "message",
+                error.object[error.start : error.end],
+                "UTF-8 cannot encode this part of its topic, tags, keys or properties: it is half of a surrogate pair",
+            )
         if not errand.promise.done():
             errand.promise.set_exception(error)
         self.ended()

@@ -92,8 +92,9 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
             yield from self._inner._intake.hand_out(self._wait(self._inner._look(litepull.TOGETHER, 1.0)))
 
     def close(self, *, done: bool = True) -> None:
-        """Commit, hand everything over and leave. Safe to call twice. ``done``: so is what was given last."""
         self._wait(self._inner.close(done=done))
+
+    close.__doc__ = litepull.LitePullConsumer.close.__doc__
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

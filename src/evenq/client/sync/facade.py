@@ -6,11 +6,13 @@ import asyncio
 import atexit
 import concurrent.futures
 import functools
+import inspect
 import os
 import threading
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
@@ -27,6 +29,8 @@ T = TypeVar("T")
 # Seconds that the end of the process waits for clients that were not closed.
 EXIT_PATIENCE = 2.0
 
+_STOPPED = "this process is ending, and evenq's event loop has stopped: use and close clients before that"
+
 
 # Who calls, what they wait for, and what is to be called.
 _Call = tuple[threading.Thread, Pending[Any], Callable[..., None], tuple[object, ...]]
@@ -41,6 +45,11 @@ class _LoopThread:
         # calls from other threads, and whether the loop has been told that there are some
         self._calls: deque[_Call] = deque()
         self._told = False
+        # whether the loop has stopped, or is about to: nothing that is begun now would ever end
+        self._stopped = False
+        # what threads wait for now: results, and the coroutines that they come from
+        self._awaited: dict[concurrent.futures.Future[Any], Coroutine[Any, Any, Any]] = {}
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="evenq", daemon=True)
         self._thread.start()
         atexit.register(self._stop)
@@ -48,11 +57,48 @@ class _LoopThread:
     def soon(self, promise: Pending[Any], method: Callable[..., None], args: tuple[object, ...]) -> None:
         """For any thread: let ``method`` run in the loop, in order. Calls close together cost one wake-up."""
         self._calls.append((threading.current_thread(), promise, method, args))
-        if not self._told:
+        if not self._told and not self._stopped:
             self._told = True
-            self.loop.call_soon_threadsafe(self._make_calls)
+            with suppress(RuntimeError):
+                # the loop may close at this moment; then the call is refused below
+                self.loop.call_soon_threadsafe(self._make_calls)
+        if self._stopped:
+            self._refuse_calls()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """For any thread: run a coroutine in the loop."""
+        if self._stopped:
+            work.close()
+            raise StateError(_STOPPED)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:
+            # the loop was closed at this moment
+            work.close()
+            raise StateError(_STOPPED) from None
+        self._awaited[future] = work
+        future.add_done_callback(lambda done: self._awaited.pop(done, None))
+        if self._closed:
+            self._refuse(future, work)
+        return future
+
+    def _refuse(self, future: concurrent.futures.Future[Any], work: Coroutine[Any, Any, Any]) -> None:
+        """What the loop has never begun will never end."""
+        with suppress(concurrent.futures.InvalidStateError):
+            future.set_exception(StateError(_STOPPED))
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+
+    def _refuse_calls(self) -> None:
+        """Let whoever waits for a call hear that it will not be made. May run in two threads at a time."""
+        with suppress(IndexError):
+            while True:
+                self._calls.popleft()[1].set_exception(StateError(_STOPPED))
 
     def _make_calls(self) -> None:
+        if self._stopped:
+            self._refuse_calls()
+            return
         # first this: a call that is added from now on tells the loop again
         self._told = False
         caller = None
@@ -68,11 +114,17 @@ class _LoopThread:
 
     def _run(self) -> None:
         self.loop.run_forever()
+        self._stopped = True
+        self._refuse_calls()
         self.loop.run_until_complete(_end_all())
         self.loop.close()
+        # first this: a call that is added from now on is refused by the thread that adds it
+        self._closed = True
+        for future, work in list(self._awaited.items()):
+            self._refuse(future, work)
 
     def _stop(self) -> None:
-        if self._pid == os.getpid():
+        if self._pid == os.getpid() and not self._closed:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(EXIT_PATIENCE)
 
@@ -146,7 +198,7 @@ class Facade(Generic[I]):
             raise
         # round robin counts by thread: the task that sends must know which thread it sends for
         with on_behalf_of(threading.current_thread()):
-            return asyncio.run_coroutine_threadsafe(work, _loop_thread().loop)
+            return _loop_thread().submit(work)
 
     def _begin(self, promise: Pending[T], method: Callable[..., None], *args: object) -> Pending[T]:
         """Call a method that keeps a promise, where the async object lives: no task is made."""
