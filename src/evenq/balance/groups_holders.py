@@ -131,7 +131,7 @@ def _nearest(ways: Array, numbers: Array, members: Array, topic: Array) -> Array
 
 def _sticky(draw: Draw) -> Holders:
     scenario = draw.pool.scenario
-    groups = StickyGroups(scenario.queues * scenario.topics, len(draw.members), draw.groups)
+    groups = StickyGroups(scenario.queues, scenario.topics, len(draw.members), draw.groups)
     groups.settle(draw.before, draw.order_before)
     before = groups.holder.copy()
     groups.settle(draw.after, draw.order_after)

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenq.balance.groups_draw import Array, Draw, count
 from evenq.balance.groups_holders import NOBODY
+from evenq.balance.groups_sticky import who_holds_more
 from evenq.balance.measures import ratio
 
 __all__ = ["FULLNESS_STEP", "GroupsResult", "measure"]
@@ -136,9 +137,12 @@ def _peaks(loads: Array) -> Array:
 
 def _to_even(draw: Draw, before: Array) -> Array:
     """:func:`evenq.balance.measures.least_moves` of every group."""
-    floor, extra = divmod(len(before), len(draw.after))
-    had = np.array([count(before == member) for member in draw.after])
-    kept = np.minimum(had, floor).sum(axis=0) + np.minimum(count(had > floor), extra)
+    topics = before.reshape(draw.pool.scenario.topics, -1, draw.groups)
+    floor = topics.shape[1] // len(draw.after)
+    # [topic, place, group]
+    had = np.array([[count(holder == member) for member in draw.after] for holder in topics])
+    more = had > floor
+    kept = np.minimum(had, floor).sum(axis=(0, 1)) + (more & who_holds_more(more, topics.shape[1])).sum(axis=(0, 1))
     to_even: Array = count(before != NOBODY) - kept
     return to_even
 

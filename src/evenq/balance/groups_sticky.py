@@ -9,113 +9,119 @@ from __future__ import annotations
 import numpy as np
 
 from evenq.balance.groups_draw import Array, count
+from evenq.balance.sticky import Stake, extras
 from evenq.errors import StateError
 
-__all__ = ["StickyGroups"]
+__all__ = ["StickyGroups", "who_holds_more"]
 
 FREE = -1
 
 
 class StickyGroups:
-    """Groups of members, known by row, that share ``queues`` queues each."""
+    """Groups of members, known by row, that share ``topics`` topics of ``queues`` queues each."""
 
     # the rule needs at most 3; more means that it is broken
     LIMIT = 10
 
-    def __init__(self, queues: int, rows: int, groups: int) -> None:
+    def __init__(self, queues: int, topics: int, rows: int, groups: int) -> None:
         self._groups = np.arange(groups)
-        self.holder = np.full((queues, groups), FREE, np.int8 if rows < 128 else np.int16)
+        self._rows = rows
+        self.holder = np.full((topics * queues, groups), FREE, np.int8 if rows < 128 else np.int16)
+        # topic by topic, views of the same array
+        self._topics = [self.holder[start : start + queues] for start in range(0, topics * queues, queues)]
         # when each queue was taken: the newest are given back first
-        self._taken = np.zeros((queues, groups), np.int32)
+        self._taken = [np.zeros((queues, groups), np.int32) for _ in range(topics)]
         self._clock = 0
-        self._token = np.zeros((rows, groups), bool)
-        self._marked = np.zeros((rows, groups), bool)
-        self._members = np.empty((0, groups), self.holder.dtype)
 
     def settle(self, members: Array, order: Array) -> int:
         """Change to these members, who act in this order; gives the rounds until all groups were settled."""
-        rows = np.arange(len(self._token), dtype=members.dtype)
+        rows = np.arange(self._rows, dtype=members.dtype)
         there = (rows[:, None, None] == members[None]).any(axis=1)
-        # tokens and marks carry the number of members in their names
-        stay = there & (len(members) == len(self._members))
-        self._token &= stay
-        self._marked &= stay
-        self._members = members
         self.holder[(self.holder != FREE) & ~np.take_along_axis(there, np.maximum(self.holder, 0), axis=0)] = FREE
+        floor = len(self._topics[0]) // len(members)
+        # [topic, place, group]
+        bids = np.zeros((len(self._topics), *members.shape), bool)
+        sizes: Array | None = None
         for number in range(1, self.LIMIT + 1):
-            for places in order:
-                self._turn(places)
-            if self._settled():
+            for turn, places in enumerate(order):
+                me = np.take_along_axis(members, places[None], axis=0)[0]
+                for topic, holder in enumerate(self._topics):
+                    self._fill(topic, me, places, len(members), floor - count(holder == me))
+                    if number == 1:
+                        bids[topic, places, self._groups] = count(holder == me) > floor
+                if sizes is None and turn == len(members) - 1:
+                    # the last bid is put: from now on all members see them all
+                    sizes = floor + who_holds_more(bids, len(self._topics[0]))
+                if sizes is not None:
+                    for topic, holder in enumerate(self._topics):
+                        size = sizes[topic, places, self._groups]
+                        self._give_back(topic, me, count(holder == me) - size)
+                        self._fill(topic, me, places, len(members), size - count(holder == me))
+            assert sizes is not None, "the last member saw all bids"
+            if all((self._loads(topic, members) == sizes[topic]).all() for topic in range(len(self._topics))):
                 return number
         raise StateError(f"{len(members)} members and {len(self.holder)} queues: not settled in {self.LIMIT} rounds")
 
-    @property
-    def _floor(self) -> int:
-        return len(self.holder) // len(self._members)
+    def _loads(self, topic: int, members: Array) -> Array:
+        """[place, group]"""
+        return np.array([count(self._topics[topic] == member) for member in members])
 
-    @property
-    def _extra(self) -> int:
-        return len(self.holder) % len(self._members)
-
-    def _settled(self) -> bool:
-        loads = np.array([count(self.holder == member) for member in self._members])
-        return bool(((self._floor <= loads) & (loads <= self._floor + 1)).all() and (self.holder != FREE).all())
-
-    def _turn(self, places: Array) -> None:
-        """One member of each group, by its place in the sorted list, takes its turn."""
-        me = np.take_along_axis(self._members, places[None], axis=0)[0]
-        loads = count(self.holder == me)
-        token = self._token[me, self._groups]
-        if self._extra:
-            token |= (loads > self._floor) & self._tokens_left()
-            self._token[me, self._groups] = token
-            self._marked[me, self._groups] = True
-        allowance = self._floor + token
-        self._give_back(me, loads - allowance)
-        self._fill(me, places, allowance - loads)
-        if self._extra:
-            full = count(self.holder == me) == self._floor
-            more = full & ~token & self._tokens_left() & self._all_marked()
-            self._token[me, self._groups] |= more
-            self._fill(me, places, more.astype(np.int32))
-
-    def _tokens_left(self) -> Array:
-        return count(self._token) < self._extra
-
-    def _all_marked(self) -> Array:
-        marked: Array = count(np.take_along_axis(self._marked, self._members, axis=0)) == len(self._members)
-        return marked
-
-    def _give_back(self, me: Array, over: Array) -> None:
+    def _give_back(self, topic: int, me: Array, over: Array) -> None:
         """The queues that were taken last."""
+        holder, taken = self._topics[topic], self._taken[topic]
         groups = np.flatnonzero(over > 0)
         over = over[groups]
         while groups.size:
-            mine = self.holder[:, groups] == me[groups]
-            newest = np.where(mine, self._taken[:, groups], -1).argmax(axis=0)
-            self.holder[newest, groups] = FREE
+            mine = holder[:, groups] == me[groups]
+            newest = np.where(mine, taken[:, groups], -1).argmax(axis=0)
+            holder[newest, groups] = FREE
             over = over - 1
             groups, over = groups[over > 0], over[over > 0]
 
-    def _fill(self, me: Array, places: Array, need: Array) -> None:
+    def _fill(self, topic: int, me: Array, places: Array, members: int, need: Array) -> None:
         """Try the queues at one's own place, then what is free."""
         groups = np.flatnonzero(need > 0)
         if not groups.size:
             return
         me, places, need = me[groups], places[groups], need[groups]
-        need = need - self._take(groups, me, places, need, self.holder[:, groups] != me)
-        self._take(groups, me, places, need, self.holder[:, groups] == FREE)
+        holder = self._topics[topic]
+        need = need - self._take(topic, groups, me, places, members, need, holder[:, groups] != me)
+        self._take(topic, groups, me, places, members, need, holder[:, groups] == FREE)
 
-    def _take(self, groups: Array, me: Array, places: Array, need: Array, wanted: Array) -> Array:
+    def _take(
+        self, topic: int, groups: Array, me: Array, places: Array, members: int, need: Array, wanted: Array
+    ) -> Array:
         """Try for the first ``need`` of the wanted, from one's own place on; gives how many were granted."""
         place = np.cumsum(wanted, axis=0, dtype=np.int32)
         total = place[-1].copy()
-        start = places * total // len(self._members)
+        start = places * total // members
         place -= 1 + start.astype(np.int32)
         place += np.where(place < 0, total, 0)
-        holder = self.holder[:, groups]
-        granted = wanted & (place < need) & (holder == FREE)
-        self.holder[:, groups] = np.where(granted, me, holder)
-        self._taken[:, groups] = np.where(granted, self._clock + place, self._taken[:, groups])
-        self._clock += len(self.holder)
+        holder, taken = self._topics[topic], self._taken[topic]
+        held = holder[:, groups]
+        granted = wanted & (place < need) & (held == FREE)
+        holder[:, groups] = np.where(granted, me, held)
+        taken[:, groups] = np.where(granted, self._clock + place, taken[:, groups])
+        self._clock += len(holder)
         return count(granted)
+
+
+def who_holds_more(bids: Array, queues: int) -> Array:
+    """[topic, place, group] → whether the member holds one more: :func:`evenq.balance.sticky.extras` of each group."""
+    topics, members, groups = bids.shape
+    extra = queues % members
+    if topics == 1:
+        # the first that bid YES, then the first that bid NO
+        rank = np.argsort(np.argsort(~bids[0], axis=0, kind="stable"), axis=0)
+        first: Array = (rank < extra)[None]
+        return first
+    # groups with the same bids have the same answer
+    patterns, which = np.unique(bids.reshape(topics * members, groups), axis=1, return_inverse=True)
+    places = tuple(map(str, range(members)))
+    found = np.zeros((topics, members, patterns.shape[1]), bool)
+    for number, pattern in enumerate(patterns.T.reshape(-1, topics, members)):
+        stakes = tuple(Stake(queues, places, frozenset(places[one] for one in np.flatnonzero(row))) for row in pattern)
+        for topic, chosen in enumerate(extras(stakes)):
+            found[topic, [int(place) for place in chosen], number] = True
+    every: Array = found[:, :, which.reshape(-1)]
+    return every

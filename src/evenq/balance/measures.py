@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
+from evenq.balance.ordering import sorted_members
+from evenq.balance.sticky import Stake, extras
 from evenq.errors import ArgumentError
 from evenq.model import MessageQueue
 
@@ -96,18 +98,26 @@ def unheld(assignment: Assignment, queues: Iterable[MessageQueue]) -> frozenset[
 def least_moves(before: Assignment, members: Collection[str], queues: Collection[MessageQueue]) -> int:
     """The fewest moves, as :func:`moved` counts them, by which ``members`` can share ``queues`` evenly.
 
-    Even means a spread of at most 1: with ``floor, extra = divmod(q, m)`` everyone holds ``floor`` and ``extra``
-    members one more. So of what a member has it can keep ``floor``, and ``extra`` of those that have more can keep
-    one more. Everything else that somebody had must move.
+    Even means that the queues of each topic differ by at most one among the members, and the totals by at most one.
+    With ``floor, extra = divmod(q, m)`` everyone holds ``floor`` queues of a topic and ``extra`` members one more. So
+    of what a member has it can keep ``floor``, and one more where it is one of the ``extra``
+    (:func:`evenq.balance.sticky.extras` chooses them best). Everything else that somebody had must move.
     """
     if not members:
         raise ArgumentError("members", list(members), "give at least one member to share the queues")
     holder_of = holders(before)
-    had = [holder_of[queue] for queue in set(queues) if queue in holder_of]
-    staying = Counter(member for member in had if member in members)
-    floor, extra = divmod(len(set(queues)), len(set(members)))
-    kept = sum(min(count, floor) for count in staying.values())
-    kept += min(extra, sum(count > floor for count in staying.values()))
+    everybody = tuple(sorted_members(set(members)))
+    sizes = Counter(queue.topic for queue in set(queues))
+    had = [(queue.topic, holder_of[queue]) for queue in set(queues) if queue in holder_of]
+    staying = Counter(each for each in had if each[1] in everybody)
+    kept, stakes = 0, []
+    for topic in sorted(sizes):
+        floor = sizes[topic] // len(everybody)
+        more = frozenset(member for member in everybody if staying[topic, member] > floor)
+        kept += sum(min(staying[topic, member], floor) for member in everybody)
+        stakes.append(Stake(sizes[topic], everybody, more))
+    chosen = extras(tuple(stakes)) if stakes else ()
+    kept += sum(len(stake.holding_more & members) for stake, members in zip(stakes, chosen, strict=True))
     return len(had) - kept
 
 

@@ -138,7 +138,8 @@ def simulate(
 ) -> list[Run]:
     """Run the scenario under each strategy, by name; all that make sense in it where none are named.
 
-    Like RocketMQ, the strategies share out one topic at a time; ``STICKY`` looks at all topics together.
+    Like RocketMQ, the strategies share out one topic at a time; ``STICKY`` looks at all topics together. The least that
+    a change takes is what it takes to keep each topic and the totals even.
     ``CONFIG`` gives every member of the start its ``AVG`` share, and nobody anything else. ``machine_rooms`` are the
     rooms whose queues ``MACHINE_ROOM`` takes, all by default.
     """

@@ -5,7 +5,7 @@ The members run the same :func:`evenq.balance.sticky.turn` as the real rebalance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence, Set
 from dataclasses import dataclass, field
 
 from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Steps, Take, turn
@@ -58,7 +58,7 @@ class StickyGroup:
     >>> group.settle(["x", "y"], queues)
     2
     >>> {member: [queue.queue_id for queue in share] for member, share in group.assignment().items()}
-    {'x': [0, 1], 'y': [2, 3, 4]}
+    {'x': [0, 1, 4], 'y': [2, 3]}
     """
 
     # the rule needs at most 3; more means that it is broken
@@ -82,13 +82,17 @@ class StickyGroup:
         after the other; ``shuffle`` may change the order before each round.
         """
         self.members, self.queues = tuple(members), tuple(queues)
+        shares = {member: Share(member, self.members, self.queues) for member in self.members}
         for gone in set(self.locks.owners.values()) - set(self.members):
             self.locks.give_back(gone, self.locks.held_by(gone))
         waited = dict.fromkeys(self.members, 0)
         for number in range(1, self.LIMIT + 1):
             order = list(self.members)
             shuffle(order)
-            claims = {member: self._take_turn(member, waited[member]) for member in order}
+            claims = {
+                member: run(turn(shares[member], self.locks.held_by(member), waited=waited[member]), self.locks, member)
+                for member in order
+            }
             if all(claim.settled for claim in claims.values()):
                 return number
             waited = {member: claim.waited for member, claim in claims.items()}
@@ -96,17 +100,18 @@ class StickyGroup:
             f"{len(self.members)} members and {len(self.queues)} queues: not settled in {self.LIMIT} rounds"
         )
 
-    def _take_turn(self, member: str, waited: int) -> Claims:
-        share = Share(member, self.members, self.queues)
-        return run(turn(share, self.locks.held_by(member), waited=waited), self.locks, member)
-
 
 def run(steps: Steps[Claims], locks: LockTable, member: str) -> Claims:
     """Drive one turn to its end, undisturbed."""
+    return drive(steps, lambda action: locks.carry_out(member, action))
+
+
+def drive(steps: Steps[Claims], answer: Callable[[Action], Set[MessageQueue]]) -> Claims:
+    """Drive one turn to its end with these answers."""
     try:
         action = next(steps)
         while True:
-            action = steps.send(locks.carry_out(member, action))
+            action = steps.send(answer(action))
     except StopIteration as end:
         claims: Claims = end.value
         return claims

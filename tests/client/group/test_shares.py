@@ -62,7 +62,8 @@ def test_a_topic_whose_strategy_raises_leaves_the_others_alone(caplog: pytest.Lo
     routes = [route("orders"), route("bills")]
     found = [asyncio.run(shares.targets(routes, ["m"], mixed=False)) for _ in range(5)]
     assert found == [{"bills": queues_of("bills", "b")}] * 5
-    assert shares.retry_after_s > 0
+    assert shares.look_again_in is not None
+    assert not shares.settled
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "strategy flaky of group g for topic orders failed"
     ]

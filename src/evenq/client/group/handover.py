@@ -16,7 +16,7 @@ from evenq.client.net.remote import Remote, by_broker
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 
-__all__ = ["HandoverLocks", "Locks", "NoLocks"]
+__all__ = ["ClaimLocks", "HandoverLocks", "Locks", "NoLocks"]
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,13 @@ class Locks(Protocol):
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]: ...
     async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]: ...
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None: ...
+
+
+class ClaimLocks(Locks, Protocol):
+    """Locks on queues, by which members also make claims. ``failures`` counts the requests that failed: a lock that
+    was asked for by one of them may have been granted or given back, or not."""
+
+    failures: int
 
 
 class NoLocks:
@@ -57,6 +64,7 @@ class HandoverLocks:
         self._name = f"HANDOVER-{group}"
         self._client_id = client_id
         self._address_of = address_of
+        self.failures = 0
 
     def in_order(self) -> None:
         """Lock under the group's own name from now on, as Java's orderly members do: they and we exclude each other.
@@ -79,6 +87,7 @@ class HandoverLocks:
             try:
                 granted = await self._lock(part, self._client_id)
             except RemoteError as error:
+                self.failures += 1
                 log.warning("locks on %d queues of %s were not renewed: %s", len(part), part[0].broker, error)
                 continue
             kept |= granted
@@ -101,6 +110,7 @@ class HandoverLocks:
         try:
             return await self._lock(queues, owner)
         except RemoteError as error:
+            self.failures += 1
             log.warning("no hand-over lock on %d queues of %s: %s", len(queues), queues[0].broker, error)
             return set()
 
@@ -111,4 +121,5 @@ class HandoverLocks:
         try:
             await self._remote.unlock(self._address_of(queues[0].broker), self._name, owner, queues)
         except RemoteError as error:
+            self.failures += 1
             log.warning("hand-over locks of %s on %s end by themselves in 60 s: %s", owner, queues[0].broker, error)

@@ -105,8 +105,7 @@ class Member(Generic[H]):
     @property
     def settled(self) -> bool:
         """Whether all that should be held is."""
-        shares = self._shares
-        return self.rebalancer.looked and shares.settled and not shares.retry_after_s and not self._ownership.wanted
+        return self.rebalancer.looked and self._shares.settled and not self._ownership.wanted
 
     def subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
         self._subscriptions[topic] = subscription(

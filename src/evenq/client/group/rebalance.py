@@ -25,8 +25,6 @@ COALESCE = 0.02
 JITTER = 0.02
 # A topic without a route is asked for again after so long: it may be made by the first message to it.
 MISSING_PAUSE = 1.0
-# Shares that are not settled yet are looked at again after so long.
-UNSETTLED_PAUSE = 0.03
 
 
 class Owner(Protocol):
@@ -62,6 +60,7 @@ class Rebalancer:
         self.mixed = False
         self._due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         # plans that had something to do, newest last; for listeners and for people who ask why
         self.on_plan: list[Callable[[Plan], None]] = []
         self._listener_failures: dict[int, FailureLog] = {}
@@ -81,6 +80,8 @@ class Rebalancer:
         """No plan is made any more. One that is being made is given up."""
         if self._task is not None:
             self._task.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             await asyncio.wait([self._task])
 
     async def _step(self) -> None:
@@ -113,20 +114,25 @@ class Rebalancer:
         members = await self._ask_members(masters)
         if members is None:
             return
-        if set(members) != self._known:
+        # a broker that has just restarted may know of no member yet, which counts as mixed: that must not last
+        if set(members) != self._known or self.mixed:
             self.mixed = await self._members.has_strangers(masters)
         self._owner.members_are(members, self._known - set(members))
         self._known = set(members)
         for topic, target in (await self._shares.targets(routes, members, mixed=self.mixed)).items():
             self._apply(plan(self._owner.held(topic), target))
         self.looked = True
-        if not self._shares.settled:
-            self._again(UNSETTLED_PAUSE)
-        if self._shares.retry_after_s:
-            self._again(self._shares.retry_after_s)
+        if self._shares.look_again_in is not None:
+            self._again(self._shares.look_again_in)
 
     def _again(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self.soon)
+        """Look again after so many seconds, or earlier where that is planned already."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and loop.time() < self._timer.when() <= loop.time() + seconds:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self.soon)
 
     def _apply(self, todo: Plan) -> None:
         if todo:

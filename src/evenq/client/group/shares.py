@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from evenq.balance import StrategyLike, as_strategy
-from evenq.balance.sticky import Action, Ask, Claims, GiveBack, Share, Take, is_made_up, turn
-from evenq.client.group.handover import Locks
+from evenq.balance.sticky import PATIENCE, Action, Ask, Claims, GiveBack, Share, Take, is_made_up, turn
+from evenq.client.group.handover import ClaimLocks
 from evenq.client.net.routes import Route
 from evenq.model import MessageQueue
 from evenq.supervision import Supervisor
@@ -23,16 +23,24 @@ RETRY_PREFIX = "%RETRY%"
 # Seconds after which a strategy that raised is asked again; they double each time.
 FIRST_RETRY_S = 0.1
 
+# Seconds until a member that has not got its share looks again: at first, and after MANY_TURNS in a row.
+SOON, LATER = 0.03, 1.0
+MANY_TURNS = 3 * PATIENCE
+# Seconds until a member that has got its share looks whether one that bid nothing has done so meanwhile.
+ABSENT_PAUSE = 2.0
+# After so many turns in a row the locks of members that are gone are unlocked again.
+UNLOCK_AGAIN_TURNS = 10
+
 
 class Shares(Protocol):
-    """Says what this member should hold of each topic. ``settled`` is false while it should be asked again soon.
+    """Says what this member should hold of each topic.
 
-    ``retry_after_s`` is above 0 where no share of some topic could be computed: in so many seconds it may be asked
-    again, and until then the member keeps what it holds of that topic.
+    ``settled``: nothing is to change until members or queues do. ``look_again_in``: ask again after so many seconds.
+    A topic whose share could not be computed is left out of the targets: the member keeps what it holds of it.
     """
 
     settled: bool
-    retry_after_s: float
+    look_again_in: float | None
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -48,13 +56,13 @@ class ComputedShares:
     """Every member computes its own share, topic by topic, and all come to the same answer."""
 
     settled = True
+    look_again_in: float | None = None
 
     def __init__(self, strategy: StrategyLike, group: str, me: str) -> None:
         self._strategy = as_strategy(strategy)
         self._group = group
         self._me = me
         self._supervisors: dict[str, Supervisor] = {}
-        self.retry_after_s = 0.0
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -71,7 +79,8 @@ class ComputedShares:
                 pauses.append(self._supervisor(topic).failed(error))
             else:
                 self._supervisor(topic).succeeded()
-        self.retry_after_s = min(pauses, default=0.0)
+        self.look_again_in = min(pauses, default=None)
+        self.settled = not pauses
         return found
 
     async def renew(self) -> None:
@@ -101,7 +110,7 @@ class WholeShares:
     """``BROADCASTING``: every member takes every queue."""
 
     settled = True
-    retry_after_s = 0.0
+    look_again_in: float | None = None
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -116,15 +125,26 @@ class WholeShares:
 
 
 class ClaimedShares:
-    """``STICKY``: members claim queues by their hand-over locks, all topics together, and keep what they have.
+    """``STICKY``: members claim queues by their hand-over locks, and keep what they have.
 
     The group's retry topic is shared out by ``AVG``. ``leave`` lets queues go, which takes a while; ``leaving`` are
     those under way: their locks are still ours, and yet they are not; ``holding`` are those that are.
+
+    What counts is what the brokers say. Some things make it differ from what this member remembers. Each is put right,
+    for a lock that nobody uses keeps its queue without a holder until it expires:
+
+    - A broker forgot its locks when it restarted, and another member took one: before each turn all locks are renewed,
+      and a queue whose lock is lost is left.
+    - An answer was lost, or an earlier process with this client id crashed, so a lock is ours and we do not know:
+      before the next turn everything is unlocked that we do not hold.
+    - A queue is given back before it was read: its lock is given back here, for nobody else does it.
+    - A member is gone and its locks could not be unlocked: they are unlocked again while somebody lacks a queue.
+    - All members crashed and one started anew: after ``MANY_TURNS`` it reads every queue, as with other strategies.
     """
 
     def __init__(
         self,
-        locks: Locks,
+        locks: ClaimLocks,
         group: str,
         me: str,
         leave: Callable[[Iterable[MessageQueue]], None],
@@ -138,13 +158,17 @@ class ClaimedShares:
         self._holding = holding
         self._computed = ComputedShares("AVG", group, me)
         self.settled = True
-        # AVG and the rule of claims do not raise
-        self.retry_after_s = 0.0
-        # everything that we have locked, oldest first, tokens and marks too
+        self.look_again_in: float | None = None
+        # everything that we have locked, oldest first, bids too
         self._held: list[MessageQueue] = []
         self._share: Share | None = None
-        self._waited = 0
+        # members that are gone and may have left locks behind
+        self._gone: set[str] = set()
+        # turns in a row without all bids; turns in a row without our share
+        self._waited = self._turns = 0
         self._fallen_back = False
+        # whether locks may be ours that are not in _held
+        self._in_doubt = True
 
     async def targets(
         self, routes: Sequence[Route], members: Sequence[str], *, mixed: bool
@@ -165,19 +189,23 @@ class ClaimedShares:
         return computed | {route.topic: [queue for queue in mine if queue.topic == route.topic] for route in claimed}
 
     async def renew(self) -> None:
-        """Tokens and marks last 60 s like other locks; those of queues are renewed by who holds them."""
-        await self._locks.take(filter(is_made_up, self._held))
+        """Bids last 60 s like other locks; those of queues are renewed by who holds them."""
+        _, lost = await self._locks.renew([lock for lock in self._held if is_made_up(lock)])
+        self._drop(lost)
 
     async def give_up(self) -> None:
-        """Let tokens and marks go. The queues go by being left."""
-        await self._locks.release(filter(is_made_up, self._held))
+        """Unlock everything; queues that were read have been left before."""
+        await self._locks.release(self._share.locks if self._share is not None else self._held)
         self._held.clear()
 
     async def _fall_back(self, routes: Sequence[Route], members: Sequence[str]) -> dict[str, list[MessageQueue]]:
         if self._share is not None or self._held or not self._fallen_back:
             log.warning("STICKY needs a group of evenq members only; this one is mixed and is divided by AVG instead")
-            await self.give_up()
-            self._share, self._fallen_back, self.settled = None, True, True
+            in_use = {*self._holding(), *self._leaving()}
+            await self._locks.release(lock for lock in self._held if lock not in in_use)
+            self._held.clear()
+            self._share, self._fallen_back = None, True
+            self.settled, self.look_again_in = True, None
         return await self._computed.targets(routes, members, mixed=True)
 
     async def _claim(self, share: Share) -> Sequence[MessageQueue]:
@@ -186,10 +214,32 @@ class ClaimedShares:
             # what AVG gave us is ours by its lock: claims go on from there
             self._fallen_back = False
             self._held = list(self._holding())
-        if before is not None and share.members[0] == self._me:
-            # what a dead member had locked would be in the way for up to 60 s
-            gone = set(before.members) - set(share.members)
-            await asyncio.gather(*(self._locks.release(before.all_locks, owner=owner) for owner in gone))
+        if share != before:
+            self._waited = self._turns = 0
+        await self._unlock_gone(before, share)
+        await self._put_right(share)
+        claims = await self._turn(share)
+        self.settled, self._waited = claims.settled, claims.waited
+        self._turns = 0 if claims.settled else self._turns + 1
+        self._set_pause(claims)
+        if claims.settled:
+            self._gone.clear()
+        elif len(share.members) == 1 and self._turns >= MANY_TURNS:
+            # long enough alone: a living member would be in the list, so the other locks are those of the dead
+            return share.queues
+        return claims.queues
+
+    def _set_pause(self, claims: Claims) -> None:
+        self.look_again_in = None
+        if not claims.settled:
+            self.look_again_in = SOON if self._turns < MANY_TURNS else LATER
+        elif self._in_doubt:
+            self.look_again_in = LATER
+        elif not claims.all_present:
+            self.look_again_in = ABSENT_PAUSE
+
+    async def _turn(self, share: Share) -> Claims:
+        failures, self._in_doubt = self._locks.failures, True
         steps = turn(share, self._held, waited=self._waited)
         try:
             action = next(steps)
@@ -197,8 +247,40 @@ class ClaimedShares:
                 action = steps.send(await self._carry_out(action))
         except StopIteration as end:
             claims: Claims = end.value
-        self.settled, self._waited = claims.settled, claims.waited
-        return claims.queues
+        # where a request failed, or the turn was cut short, locks may be ours that we have not been told of
+        self._in_doubt = self._locks.failures != failures
+        return claims
+
+    async def _unlock_gone(self, before: Share | None, share: Share) -> None:
+        """What a dead member had locked would be in the way for up to 60 s: the first of us unlocks it.
+
+        Where that fails, everybody who lacks a queue tries again now and then.
+        """
+        known = set(before.members) if before is not None else set()
+        new = known - set(share.members)
+        self._gone = (self._gone | new) - set(share.members)
+        again = self._turns > 0 and self._turns % UNLOCK_AGAIN_TURNS == 0
+        if (new and share.members[0] == self._me) or again:
+            queues = {*share.queues, *(before.queues if before is not None else ())}
+            await asyncio.gather(*(self._locks.release(queues, owner=owner) for owner in self._gone))
+
+    async def _put_right(self, share: Share) -> None:
+        """Make what we remember equal what the brokers say."""
+        if self._in_doubt:
+            failures = self._locks.failures
+            known = {*self._held, *self._holding(), *self._leaving()}
+            await self._locks.release(lock for lock in share.locks if lock not in known)
+            self._in_doubt = self._locks.failures != failures
+        leaving = set(self._leaving())
+        _, lost = await self._locks.renew([lock for lock in self._held if lock not in leaving])
+        self._drop(lost)
+        if queues := [lock for lock in lost if not is_made_up(lock)]:
+            log.warning("another member has the locks on %s: they are left", ", ".join(map(str, sorted(queues))))
+            self._leave(queues)
+
+    def _drop(self, locks: Iterable[MessageQueue]) -> None:
+        gone = set(locks)
+        self._held = [lock for lock in self._held if lock not in gone]
 
     async def _carry_out(self, action: Action) -> set[MessageQueue]:
         leaving = set(self._leaving())
@@ -210,7 +292,8 @@ class ClaimedShares:
             case Ask(locks):
                 return await self._locks.free(lock for lock in locks if lock not in leaving)
             case GiveBack(locks):
-                self._held = [lock for lock in self._held if lock not in locks]
+                self._drop(locks)
+                read = {*self._holding(), *leaving}
                 self._leave(lock for lock in locks if not is_made_up(lock))
-                await self._locks.release(filter(is_made_up, locks))
+                await self._locks.release(lock for lock in locks if lock not in read)
                 return set()
