@@ -45,14 +45,22 @@ def test_there_are_snippets() -> None:
 @pytest.mark.spark
 def test_the_snippets_run_one_after_the_other(namesrv: str, tmp_path: Path) -> None:
     for snippet in SNIPPETS:
-        done = subprocess.run(
-            [sys.executable, "-W", "error::ResourceWarning", "-c", snippet.replace("127.0.0.1:9876", namesrv)],
+        command = [sys.executable, "-W", "error::ResourceWarning", "-c", snippet.replace("127.0.0.1:9876", namesrv)]
+        with subprocess.Popen(
+            command,
             cwd=tmp_path,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
-        )
+        ) as program:
+            if "signal.SIGTERM" in snippet:
+                # it runs until it is told to end: once it has a message
+                assert program.stdout is not None
+                assert program.stdout.readline().startswith("(")
+                program.terminate()
+            stdout, stderr = program.communicate(timeout=300)
+        done = subprocess.CompletedProcess(command, program.returncode, stdout, stderr)
         assert done.returncode == 0, f"{snippet}\n{done.stdout}\n{done.stderr}"
         for marker, line in LAST_LINES.items():
             if marker in snippet:
