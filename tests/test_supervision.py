@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from evenq.errors import ConnectError
-from evenq.supervision import QUIET_S, FailureLog, Supervisor
+from evenq.supervision import QUIET_S, FailureLog, Outages, Supervisor
 from evenq.testing import Clock
 
 
@@ -97,3 +97,20 @@ def test_a_cancelled_task_ends() -> None:
             await task
 
     asyncio.run(scenario())
+
+
+def test_an_outage_is_logged_at_its_beginning_by_counts_and_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages()
+    outages.ended("pull")
+    for number in range(1, 101):
+        outages.failed("pull", ValueError(number))
+    outages.failed("commit", ValueError("other"))
+    outages.ended("pull")
+    outages.ended("pull")
+    assert [record.getMessage() for record in caplog.records] == [
+        "pull failed and is repeated until it works: 1",
+        "pull failed 10 times: 10",
+        "pull failed 100 times: 100",
+        "commit failed and is repeated until it works: other",
+        "pull works again after 100 failures",
+    ]

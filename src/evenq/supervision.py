@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from evenq.errors import EvenqError, RemoteError
 
-__all__ = ["FailureLog", "Supervisor", "callable_name"]
+__all__ = ["FailureLog", "Outages", "Supervisor", "callable_name"]
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,27 @@ class FailureLog:
             then and f"; {then}",
             exc_info=None if expected or self.count > 1 else error,
         )
+
+
+class Outages:
+    """Logs failures that last, such as those of a broker that is away: one warning when a thing begins to fail, the
+    number of failures at the tenth, the hundredth and so on, and one line when it works again."""
+
+    def __init__(self) -> None:
+        # the number of failures since the last success
+        self._counts: dict[str, int] = {}
+
+    def failed(self, name: str, error: Exception) -> None:
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        if count == 1:
+            log.warning("%s failed and is repeated until it works: %s", name, error)
+        elif count == REPORT_FACTOR ** (len(str(count)) - 1):
+            log.warning("%s failed %d times: %s", name, count, error)
+
+    def ended(self, name: str) -> None:
+        """The thing works; nothing is logged unless it failed before."""
+        if self._counts and (count := self._counts.pop(name, 0)):
+            log.warning("%s works again after %d failures", name, count)
 
 
 class Supervisor:

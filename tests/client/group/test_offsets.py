@@ -7,15 +7,23 @@ from collections.abc import Collection
 
 import pytest
 
+from evenq import Admin, LitePullConsumer, Message, Producer
 from evenq.client.consume.buffer import Buffer
 from evenq.client.consume.holding import Holding
-from evenq.client.group.offsets import commit
+from evenq.client.group.offsets import commit, commit_all
 from evenq.client.group.starts import Start
-from evenq.client.settings import FlowControl
+from evenq.client.settings import FlowControl, Intervals
+from evenq.errors import ConnectError
 from evenq.model import MessageQueue
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.headers import UpdateOffset
+from evenq.supervision import Outages
+from evenq.testing import cluster
 from tests.client.consume.test_buffer import chunk
 from tests.client.consume.test_holding import pulled
 from tests.client.read.test_reading import QUEUE
+from tests.clusters import ask, create_topic
+from tests.waiting import wait_until
 
 
 class SlowOffsets:
@@ -33,6 +41,9 @@ class SlowOffsets:
         self.asked.set()
         await self.go_on.wait()
         self.stored.append(offset)
+
+    def may_be_lost(self, queue: MessageQueue) -> bool:
+        return False
 
 
 def pushed(stored: bool) -> Holding:
@@ -84,3 +95,65 @@ def test_what_is_consumed_after_a_seek_back_during_a_commit_is_stored(stored: bo
         return offsets.stored
 
     assert asyncio.run(scenario()) == [20, 8]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("assigned", [True, False])
+def test_an_offset_that_a_broker_lost_is_committed_again(topic: str, group: str, assigned: bool) -> None:
+    queue = MessageQueue(topic, "broker-a", 0)
+    with (
+        cluster(brokers=1) as running,
+        Admin(running.namesrv) as admin,
+        LitePullConsumer(
+            running.namesrv, group, begin="first", auto_commit=False, intervals=Intervals(commit=0.1)
+        ) as consumer,
+    ):
+        create_topic(running.namesrv, topic, queues=1)
+        with Producer(running.namesrv) as producer:
+            for _ in range(5):
+                producer.send(Message(topic, b"x"))
+
+        def stored() -> int:
+            (found,) = [one for one in admin.progress(group, topic).queues if one.queue == queue]
+            return found.offset
+
+        if assigned:
+            consumer.assign([queue])
+        else:
+            consumer.subscribe(topic)
+        wait_until(lambda: consumer.poll(timeout=0.1), "messages")
+        consumer.commit()
+        assert stored() == 5
+        # as after a kill: the broker's file of offsets is older than what it has confirmed
+        header = UpdateOffset(topic=topic, queue_id=0, consumer_group=group, commit_offset=2)
+        ask(running.brokers["broker-a"].address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        assert stored() == 2
+        running.stop_broker("broker-a")
+        running.start_broker("broker-a")
+        wait_until(lambda: stored() == 5, "offset 5 at the broker again", 30)
+
+
+def test_a_commit_that_fails_for_long_is_logged_when_it_begins_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(SlowOffsets):
+        async def store(self, queue: MessageQueue, offset: int) -> None:
+            if self.go_on.is_set():
+                self.stored.append(offset)
+            else:
+                raise ConnectError("b:1", "refused")
+
+    async def scenario() -> list[int]:
+        offsets, held, outages = Away(), pushed(False), Outages()
+        for _ in range(25):
+            await commit_all(offsets, [held], "g", outages)
+        offsets.go_on.set()
+        for _ in range(3):
+            await commit_all(offsets, [held], "g", outages)
+        return offsets.stored
+
+    assert asyncio.run(scenario()) == [20]
+    name, reason = f"commit of {QUEUE} for group g", ConnectError("b:1", "refused")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{name} failed and is repeated until it works: {reason}",
+        f"{name} failed 10 times: {reason}",
+        f"{name} works again after 25 failures",
+    ]

@@ -37,6 +37,7 @@ class FixedQueues(Generic[H]):
         started: Callable[[H], None],
     ) -> None:
         self._session = session
+        self._group = group
         self._offsets = BrokerOffsets(session, group, StartingPoint.of(begin))
         self._hold = hold
         self._started = started
@@ -71,7 +72,7 @@ class FixedQueues(Generic[H]):
         await commit(self._offsets, holding)
 
     async def commit_all(self) -> None:
-        await commit_all(self._offsets, self.holdings)
+        await commit_all(self._offsets, self.holdings, self._group, self._session.outages)
 
     async def _wait_and_adjust(self) -> None:
         try:

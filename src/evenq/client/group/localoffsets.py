@@ -99,6 +99,10 @@ class LocalOffsets:
             self._offsets[queue] = offset
             self._unwritten = True
 
+    def may_be_lost(self, queue: MessageQueue) -> bool:
+        """Never: no broker keeps them."""
+        return False
+
     async def write(self) -> None:
         """Bring to disk what is not there yet."""
         if self._offsets is not None and self._unwritten:

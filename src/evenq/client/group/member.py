@@ -159,7 +159,7 @@ class Member(Generic[H]):
         await commit(self._offsets, holding)
 
     async def commit_all(self) -> None:
-        await commit_all(self._offsets, self._ownership.holdings)
+        await commit_all(self._offsets, self._ownership.holdings, self.group, self.session.outages)
 
     async def _tell(self, topic: str) -> None:
         """The brokers learn of a new subscription, those that have its topic among them."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from evenq.client.group.held import Held
 from evenq.client.group.starting import StartingPoint
 from evenq.client.group.starts import Start, Starts
+from evenq.client.net.connection import Connection
 from evenq.client.net.session import Session
+from evenq.errors import ConnectError
 from evenq.model import MessageQueue
+from evenq.supervision import Outages
 
 __all__ = ["BrokerOffsets", "Offsets", "commit", "commit_all"]
-
-log = logging.getLogger(__name__)
 
 
 class Offsets(Protocol):
@@ -27,42 +28,69 @@ class Offsets(Protocol):
 
     async def store(self, queue: MessageQueue, offset: int) -> None: ...
 
+    def may_be_lost(self, queue: MessageQueue) -> bool:
+        """Whether the offset that was stored last may not be there any more, so that it should be stored again."""
+        ...
+
 
 class BrokerOffsets:
-    """Kept by the brokers, for all members of the group."""
+    """Kept by the brokers, for all members of the group.
+
+    A broker writes offsets to disk every few seconds, so one that is killed loses those of the last seconds. A broker
+    that was connected to anew, or that took the place of another, is therefore told every offset once more.
+    """
 
     def __init__(self, session: Session, group: str, point: StartingPoint) -> None:
         self._session = session
         self._group = group
         self._starts = Starts(session, group, point)
+        # the connection by which the offset of a queue was stored last, or by which it was found
+        self._stored_by: dict[MessageQueue, Connection] = {}
 
     async def find(self, queues: Collection[MessageQueue], *, until_still: bool) -> dict[MessageQueue, Start]:
+        for queue in queues:
+            self._stored_by.pop(queue, None)
         return await self._starts.find(queues, until_still=until_still)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """Returns when the broker has it."""
         address = self._session.routes.address_of(queue)
+        # before the request: what a connection that breaks meanwhile has stored may be lost
+        connection = await self._session.connections.get(address)
         await self._session.remote.commit(address, self._group, queue, offset)
+        self._stored_by[queue] = connection
+
+    def may_be_lost(self, queue: MessageQueue) -> bool:
+        with suppress(ConnectError):
+            connection = self._session.connections.live(self._session.routes.address_of(queue))
+            if connection is not None:
+                return self._stored_by.setdefault(queue, connection) is not connection
+        return False
 
 
 async def commit(offsets: Offsets, held: Held) -> None:
-    """Store how far a queue is, never backwards, and wait until that is done.
+    """Store how far a queue is, never backwards, and wait until that is done. An offset that the broker may have lost
+    is stored again.
 
     One commit of a queue at a time: a broker handles requests side by side, and of two under way the lower might be
     stored last.
     """
     async with held.committing:
         epoch, offset = held.epoch, held.committable
-        if offset > held.committed:
+        if offset > held.committed or (offset == held.committed and offsets.may_be_lost(held.queue)):
             await offsets.store(held.queue, offset)
             if held.epoch == epoch:
                 # else the queue was reset meanwhile, and what the reset says of the stored offset holds
                 held.committed = offset
 
 
-async def commit_all(offsets: Offsets, holdings: Iterable[Held]) -> None:
+async def commit_all(offsets: Offsets, holdings: Iterable[Held], group: str, outages: Outages) -> None:
     """The same for many. What fails is logged, and tried again the next time."""
-    outcomes = await asyncio.gather(*(commit(offsets, held) for held in holdings), return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            log.warning("an offset was not committed: %s", outcome)
+    queues = list(holdings)
+    outcomes = await asyncio.gather(*(commit(offsets, held) for held in queues), return_exceptions=True)
+    for held, outcome in zip(queues, outcomes, strict=True):
+        name = f"commit of {held.queue} for group {group}"
+        if isinstance(outcome, Exception):
+            outages.failed(name, outcome)
+        elif outcome is None:
+            outages.ended(name)

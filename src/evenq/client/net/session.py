@@ -24,7 +24,7 @@ from evenq.protocol.bodies import ConsumerData, Heartbeat, ProducerData
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.names import with_namespace
-from evenq.supervision import Supervisor
+from evenq.supervision import Outages, Supervisor
 
 __all__ = ["Answer", "Session", "client_id"]
 
@@ -75,6 +75,8 @@ class Session:
         self.name_servers = NameServers(servers, self.connections, self.timeouts.request)
         self.routes = Routes(self.name_servers, self.wire_name)
         self.remote = Remote(self.connections, self.timeouts.request)
+        # what fails as long as a broker is away, and is repeated
+        self.outages = Outages()
         # what the heartbeat says of us
         self._producer_groups: set[str] = set()
         self._consumer: Callable[[], ConsumerData] | None = None
@@ -192,10 +194,13 @@ class Session:
         _ = beat.cancelled() or beat.exception()
 
     async def _beat_one(self, address: str) -> None:
+        name = f"heartbeat of client {self.client_id} to {address}"
         try:
             await self.beat_at(address)
         except RemoteError as error:
-            log.warning("no heartbeat to %s: %s", address, error)
+            self.outages.failed(name, error)
+        else:
+            self.outages.ended(name)
 
     async def _leave(self) -> None:
         """Unregister where a connection is up: a broker that cannot be reached notices by itself."""

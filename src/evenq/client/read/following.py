@@ -19,6 +19,7 @@ from evenq.client.read.reading import MOST, Chunk, Pace, in_batches, with_more
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
+from evenq.supervision import Outages
 
 __all__ = ["Follower"]
 
@@ -67,6 +68,7 @@ class Follower:
         self._next = offset
         self._end = offset
         self._batched = False
+        self._outages = Outages()
 
     @property
     def end(self) -> int:
@@ -80,6 +82,7 @@ class Follower:
         broker says to go on, which may be further back. A chunk is also empty where a filter let nothing through.
         """
         pause = FIRST_PAUSE
+        name = f"pull from {self._queue} for group {self._group}"
         try:
             while True:
                 self._alive()
@@ -88,12 +91,13 @@ class Follower:
                 try:
                     came = flight.brought()
                 except RemoteError as error:
-                    log.warning("pull from %s at %d: %s; again in %.1f s", self._queue, flight.start, error, pause)
+                    self._outages.failed(name, error)
                     self._go_to(flight.start)
                     await self._recover(pause)
                     pause = min(LAST_PAUSE, pause * 2)
                     continue
                 pause = FIRST_PAUSE
+                self._outages.ended(name)
                 chunk = await self._accept(flight, came)
                 if chunk is not None:
                     yield with_more(chunk, came, self._flights, self._learn)
