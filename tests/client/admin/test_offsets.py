@@ -14,6 +14,7 @@ import pytest
 from evenq import (
     Admin,
     ArgumentError,
+    LitePullConsumer,
     Message,
     MessageQueue,
     MessageView,
@@ -71,6 +72,28 @@ def test_a_group_without_members_goes_to_a_place(
     queues = sorted({receipt.queue for receipt in sent})
     assert [(each.queue, each.before, each.after) for each in moved] == [(queue, 1, expected) for queue in queues]
     assert stored(admin, group, wide) == dict.fromkeys(queues, expected)
+
+
+def test_a_consumer_that_starts_after_a_reset_has_nothing_to_warn_of(
+    any_cluster: AnyCluster,
+    admin: Admin,
+    wide: str,
+    sent: list[SendResult],
+    group: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    admin.create_group(group)
+    admin.reset(group, wide, "first")
+    with LitePullConsumer(any_cluster.namesrv, group, begin="last") as consumer:
+        consumer.subscribe(wide)
+        seen: set[str | None] = set()
+
+        def all_seen() -> bool:
+            seen.update(message.unique_key for message in consumer.poll(timeout=0.1))
+            return seen == {receipt.msg_id for receipt in sent}
+
+        wait_until(all_seen, "all messages")
+    assert "has no offset" not in caplog.text
 
 
 def test_a_group_without_members_goes_to_a_time(admin: Admin, wide: str, sent: list[SendResult], group: str) -> None:

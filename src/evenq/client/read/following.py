@@ -128,10 +128,13 @@ class Follower:
         """The chunk that an answer brings; None where it brings nothing, not even a new offset."""
         queue, start = self._queue, flight.start
         if came.moved:
-            log.warning(
-                "%s has no offset %d (it holds %d to %d); going on at %d",
-                queue, start, came.min_offset, came.max_offset, came.next_offset,
-            )  # fmt: skip
+            if came.min_offset <= start <= came.max_offset:
+                log.info("%s: group %s was reset to offset %d", queue, self._group, came.next_offset)
+            else:
+                log.warning(
+                    "%s has no offset %d (it holds %d to %d); going on at %d",
+                    queue, start, came.min_offset, came.max_offset, came.next_offset,
+                )  # fmt: skip
             self._go_to(came.next_offset)
             return Chunk(queue, came.next_offset, came.next_offset, b"")
         if came.next_offset <= start:
