@@ -54,12 +54,15 @@ def test_the_snippets_run_one_after_the_other(namesrv: str, tmp_path: Path) -> N
             stderr=subprocess.PIPE,
             text=True,
         ) as program:
-            if "signal.SIGTERM" in snippet:
-                # it runs until it is told to end: once it has a message
-                assert program.stdout is not None
-                assert program.stdout.readline().startswith("(")
-                program.terminate()
-            stdout, stderr = program.communicate(timeout=300)
+            try:
+                if "signal.SIGTERM" in snippet:
+                    # it runs until it is told to end: once it has a message
+                    assert program.stdout is not None
+                    assert program.stdout.readline()
+                    program.terminate()
+                stdout, stderr = program.communicate(timeout=120)
+            finally:
+                program.kill()
         done = subprocess.CompletedProcess(command, program.returncode, stdout, stderr)
         assert done.returncode == 0, f"{snippet}\n{done.stdout}\n{done.stderr}"
         for marker, line in LAST_LINES.items():

@@ -9,10 +9,12 @@ import threading
 import pytest
 
 import evenq
+from evenq import Message, Producer
 from evenq.client.sync.facade import _LoopThread
 from evenq.client.sync.pending import Pending
 from evenq.errors import StateError
 from evenq.protocol.codes import RequestCode
+from tests.clusters import AnyCluster
 from tests.waiting import wait_until
 
 
@@ -163,3 +165,30 @@ producer = evenq.Producer("127.0.0.1:1")
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert ended.stderr == ""
     assert ended.stdout.count("this process is ending, and evenq's event loop has stopped") == 4
+
+
+def test_run_notices_a_signal_that_does_not_wake_it(embedded_cluster: AnyCluster, topic: str, group: str) -> None:
+    with Producer(embedded_cluster.namesrv) as producer:
+        producer.send(Message(topic, b"x"))
+    # a signal that comes just before the main thread begins to wait does not wake it, like one to another thread
+    program = f"""
+import signal, sys, threading, time, traceback
+import evenq
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+
+def main_waits_in_run():
+    frames = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
+    return [frame.name for frame in frames][-3:] == ["run", "wait", "wait"]
+
+def handler(messages):
+    while not main_waits_in_run():
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+with evenq.PushConsumer({embedded_cluster.namesrv!r}, group={group!r}, begin="first") as consumer:
+    consumer.subscribe({topic!r})
+    consumer.run(handler)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")

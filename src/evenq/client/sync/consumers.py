@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LitePullConsumer", "PushConsumer"]
 
+# How late a signal handler, such as the one of Ctrl-C, may run while the main thread is in `PushConsumer.run`.
+SIGNAL_DELAY_S = 0.5
+
 
 class PushConsumer(Facade[push.PushConsumer]):
     __doc__ = push.PushConsumer.__doc__
@@ -35,7 +38,9 @@ class PushConsumer(Facade[push.PushConsumer]):
         """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
         self.start(handler, orderly=orderly)
         try:
-            self._stopped.wait()
+            # A signal that comes just before the wait begins does not end it, and its handler runs after it.
+            while not self._stopped.wait(SIGNAL_DELAY_S):
+                pass
         finally:
             self.close()
 
