@@ -9,8 +9,8 @@ PUBLIC = {
         Admin ArgumentError ConnectError Credentials EvenqError FlowControl HashSelector Intervals
         LitePullConsumer LocalError MachineRoomSelector Message MessageModel MessageQueue MessageView
         NoPermission NoReply OffsetsLost PartlySent Producer ProtocolError PushConsumer RandomSelector
-        RecordError RefusedError RemoteError RequestTimeout Retry SendFailed SendResult SendStatus
-        SendTimeout StateError Timeouts Tls TopicNotFound TransactionResult TransactionState __version__ aio
+        RecordError RefusedError RemoteError RequestTimeout Retry SendFailed SendInterrupted SendResult
+        SendStatus SendTimeout StateError Timeouts Tls TopicNotFound TransactionResult TransactionState __version__ aio
         balance protocol testing
     """,
     "evenq.aio": "Admin LitePullConsumer Producer PushConsumer",

@@ -18,7 +18,8 @@
         ├── NoReply (TimeoutError)      a request was delivered, but nobody replied in time
         ├── PartlySent                  some batches of a large send were stored, others were not
         └── SendFailed                  a send was tried as often as allowed; holds every attempt
-            └── SendTimeout (TimeoutError)  … and its time was used up
+            ├── SendTimeout (TimeoutError)  … and its time was used up
+            └── SendInterrupted         … and its producer was closed before the answer came
 
 Each error carries what it speaks of in fields, and its text ends with a way out.
 """
@@ -44,6 +45,7 @@ __all__ = [
     "RemoteError",
     "RequestTimeout",
     "SendFailed",
+    "SendInterrupted",
     "SendTimeout",
     "StateError",
     "TopicNotFound",
@@ -201,3 +203,10 @@ class SendFailed(RemoteError):
 
 class SendTimeout(SendFailed, TimeoutError):
     """A send used up its time. Whether a broker stored the message is not known."""
+
+
+class SendInterrupted(SendFailed):
+    """The producer was closed before the broker answered. Whether a broker stored the message is not known.
+
+    A send of which nothing had left yet fails with :class:`StateError` instead.
+    """

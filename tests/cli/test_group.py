@@ -46,6 +46,21 @@ def test_members_and_subscriptions_are_shown(
         assert [topic, "paid"] in [line.split() for line in lines]
 
 
+def test_members_that_differ_are_shown(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=1)
+    with (
+        PushConsumer(any_cluster.namesrv, group, instance="c1") as first,
+        PushConsumer(any_cluster.namesrv, group, instance="c2", strategy="AVG_BY_CIRCLE") as second,
+    ):
+        for consumer in (first, second):
+            consumer.subscribe(topic)
+            consumer.start(lambda messages: None)
+        text = f"strategy: AVG ({first.client_id}), AVG_BY_CIRCLE ({second.client_id})"
+        wait_until(lambda: at_cluster.json("group", "members", group)["differences"] == [text], "the difference")
+        lines = at_cluster("group", "members", group)
+        assert lines[-2:] == ["WARNING: messages may be lost: members differ in", text]
+
+
 def test_a_group_is_moved(at_cluster: Evenq, any_cluster: AnyCluster, topic: str, group: str) -> None:
     create_topic(any_cluster.namesrv, topic, queues=1)
     with Producer(any_cluster.namesrv) as producer:

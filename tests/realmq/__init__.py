@@ -19,6 +19,7 @@ raises :class:`Unavailable`, whose text says what to install. No JVM outlives th
 | ``kit.py`` | Java, Maven, the jars, our compiled Java classes |
 | ``jvm.py`` | one JVM process |
 | ``cluster.py`` | :class:`RealCluster`: a name server and brokers |
+| ``proxy.py`` | :class:`RealProxy`: RocketMQ's proxy in front of a cluster |
 | ``host.py`` | :class:`JavaHost`: a JVM that plays clients and runs ``mqadmin`` |
 | ``clients.py`` | :class:`JavaMember`, :class:`JavaProducer`, :class:`JavaTransactions`: the clients in it |
 | ``java/`` | the Java side of ``host.py`` |
@@ -28,6 +29,7 @@ from tests.realmq.clients import Flood, JavaMember, JavaProducer, JavaTransactio
 from tests.realmq.cluster import RealCluster
 from tests.realmq.host import JavaError, JavaHost
 from tests.realmq.kit import Unavailable
+from tests.realmq.proxy import RealProxy
 
 __all__ = [
     "Flood",
@@ -37,6 +39,7 @@ __all__ = [
     "JavaProducer",
     "JavaTransactions",
     "RealCluster",
+    "RealProxy",
     "Received",
     "Total",
     "Unavailable",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Self
 
 from evenq.broker.cluster import broker_names
 from evenq.protocol import RequestCode
+from evenq.protocol.bodies import ClusterInfo
 from tests import clusters
 from tests.realmq.jvm import Jvm
 from tests.realmq.kit import find_kit
@@ -45,6 +47,9 @@ _BROKER_CONF = {
 }
 
 
+# What a slave's settings add: it copies its master, and answers pulls.
+_SLAVE_CONF = {"brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
+
 # For a cluster that nobody stops or kills before the end: its timer wheel need not be on disk. Comparing the wheel
 # with its file takes half of the processor time of an idle broker.
 LASTING = {"timerFlushIntervalMs": "600000"}
@@ -66,6 +71,7 @@ class RealCluster:
             cluster.namesrv                     # "127.0.0.1:23456"
             cluster.kill_broker("broker-b")     # SIGKILL, felt at once
             cluster.start_broker("broker-b")    # same port, same data
+            cluster.add_slave("broker-a")       # from now on there is a broker-a-slave, too
 
     Broker ``x`` keeps its store in ``data/x``; a given ``data`` folder stays when the cluster is closed, so a store
     can be handed on. ``conf`` adds to every broker's settings. ``quick=False`` runs the JVMs with their best compiler,
@@ -89,9 +95,11 @@ class RealCluster:
         port, *ports = free_ports(NAMESRV, *[BROKER] * brokers)
         self._namesrv_port = port
         self.namesrv = f"127.0.0.1:{port}"
+        self._data = data or self._home / "data"
+        self._conf = conf or {}
         self._brokers: dict[str, _Broker] = {}
         for name, port in zip(broker_names(brokers), ports, strict=True):
-            self._brokers[name] = self._configure(name, port, (data or self._home / "data") / name, conf or {})
+            self._brokers[name] = self._configure(name, port, {"brokerName": name})
 
     @property
     def brokers(self) -> dict[str, str]:
@@ -137,6 +145,23 @@ class RealCluster:
         self._launch_broker(name)
         self._wait_registered(name)
 
+    def add_slave(self, name: str) -> None:
+        """Give a broker a slave, named ``broker-a-slave`` here, and wait until it can be found.
+
+        It begins with the topics and groups that its master has now: by itself a slave asks for them a minute after its
+        start, and for the offsets of groups, too. Messages it copies from the start.
+        """
+        [port] = free_ports(BROKER)
+        slave = f"{name}-slave"
+        config = self._data / slave / "config"
+        config.mkdir(parents=True)
+        for file in ("topics.json", "subscriptionGroup.json"):
+            # not there where its broker has no group yet
+            with suppress(FileNotFoundError):
+                shutil.copy(self._data / name / "config" / file, config)
+        self._brokers[slave] = self._configure(slave, port, {"brokerName": name, **_SLAVE_CONF})
+        self.start_broker(slave)
+
     def stop_broker(self, name: str) -> None:
         """Let a broker shut down in good order: it unregisters, flushes and goes. RocketMQ takes some 15 s for that."""
         self._take_jvm(name).terminate()
@@ -152,15 +177,16 @@ class RealCluster:
                 jvm.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _configure(self, name: str, port: int, store: Path, conf: Mapping[str, str]) -> _Broker:
+    def _configure(self, name: str, port: int, conf: Mapping[str, str]) -> _Broker:
+        store = self._data / name
         settings = {
             **_BROKER_CONF,
-            "brokerName": name,
             "listenPort": str(port),
             "haListenPort": str(port + 1),
             "namesrvAddr": self.namesrv,
             "storePathRootDir": str(store),
             "storePathCommitLog": str(store / "commitlog"),
+            **self._conf,
             **conf,
         }
         return _Broker(f"127.0.0.1:{port}", settings)
@@ -199,6 +225,12 @@ class RealCluster:
         The first registration of a broker is lost when it has not found its name server reachable by then, and the
         next is due 10 s later; but one comes with every change of its permission, also with one from 6 to 6.
         """
-        if name not in clusters.brokers(self.namesrv):
-            clusters.ask(self._brokers[name].address, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
-        return name in clusters.brokers(self.namesrv)
+        broker = self._brokers[name]
+        if not self._is_known(broker):
+            clusters.ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+        return self._is_known(broker)
+
+    def _is_known(self, broker: _Broker) -> bool:
+        info = ClusterInfo.decode(clusters.ask(self.namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body)
+        data = info.broker_addr_table.get(broker.settings["brokerName"])
+        return data is not None and broker.address in data.broker_addrs.values()

@@ -3,6 +3,7 @@
 Made once and kept in the user's cache folder::
 
     ~/.cache/evenq/rocketmq-5.4.0/lib/*.jar
+    ~/.cache/evenq/rocketmq-5.4.0/proxy/*.jar
     ~/.cache/evenq/rocketmq-5.4.0/classes-<hash of the sources>/
 """
 
@@ -14,12 +15,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-__all__ = ["VERSION", "Kit", "Unavailable", "find_kit"]
+__all__ = ["VERSION", "Kit", "Unavailable", "find_kit", "find_proxy_kit"]
 
 VERSION = "5.4.0"
 _ARTIFACTS = "rocketmq-namesrv rocketmq-broker rocketmq-client rocketmq-tools".split()
@@ -71,6 +72,14 @@ def find_kit() -> Kit:
     return Kit(java, lib, classes)
 
 
+@cache
+def find_proxy_kit() -> Kit:
+    """The same with the jars of RocketMQ's proxy."""
+    kit = find_kit()
+    lib = _make_once(kit.lib.parent / "proxy", lambda to: _fetch_jars(to, ["rocketmq-proxy"]))
+    return replace(kit, lib=lib)
+
+
 def _cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
@@ -107,13 +116,13 @@ def _make_once(target: Path, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _fetch_jars(to: Path) -> None:
+def _fetch_jars(to: Path, artifacts: Sequence[str] = _ARTIFACTS) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("no Maven (mvn) found to fetch the RocketMQ jars: install it (Debian: apt-get install maven)")
     with tempfile.TemporaryDirectory(prefix="evenq-pom-") as folder:
         pom = Path(folder) / "pom.xml"
-        pom.write_text(_POM.format("".join(_DEPENDENCY.format(name, VERSION) for name in _ARTIFACTS)))
+        pom.write_text(_POM.format("".join(_DEPENDENCY.format(name, VERSION) for name in artifacts)))
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={to}", "-DincludeScope=runtime"]
         _run([maven, "-q", "-B", "-f", str(pom), *goal])
     if not list(to.glob(f"rocketmq-broker-{VERSION}.jar")):

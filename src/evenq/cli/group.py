@@ -102,8 +102,8 @@ def delete(
 
 @app.command()
 def members(group: Group, namesrv: Namesrv = NAMESRV, as_json: AsJson = False) -> None:
-    """Who is in a group now, and what it subscribes to."""
-    found = administer(namesrv, lambda admin: admin.members(group))
+    """Who is in a group now, what it subscribes to, and where members differ that must agree."""
+    found = administer(namesrv, lambda admin: admin.members(group, compare=True))
     if as_json:
         print_json(found)
         return
@@ -116,6 +116,9 @@ def members(group: Group, namesrv: Namesrv = NAMESRV, as_json: AsJson = False) -
     )
     print()
     print_table(["topic", "subscription"], found.subscriptions.items())
+    if found.differences:
+        print()
+        print_table(["WARNING: messages may be lost: members differ in"], [[each] for each in found.differences])
 
 
 @app.command()

@@ -7,8 +7,9 @@ from math import inf
 from numbers import Integral, Real
 
 from evenq.errors import ArgumentError
+from evenq.model import MessageModel
 
-__all__ = ["FlowControl", "Intervals", "Timeouts", "checked_limit", "checked_timeout", "checked_wait"]
+__all__ = ["FlowControl", "Intervals", "Timeouts", "checked_limit", "checked_model", "checked_timeout", "checked_wait"]
 
 
 def _is_number(value: object) -> bool:
@@ -42,6 +43,14 @@ def checked_limit(value: int) -> int:
     return value
 
 
+def checked_model(model: MessageModel | str) -> MessageModel:
+    """Whether members share the queues or have all of them each."""
+    try:
+        return MessageModel(model)
+    except ValueError:
+        raise ArgumentError("model", model, f"give {' or '.join(each.value for each in MessageModel)}") from None
+
+
 def _positive(kind: object, **values: float) -> None:
     for name, value in values.items():
         if not _is_number(value) or not value > 0:
@@ -60,7 +69,7 @@ class Timeouts:
     pull: float = 10.0
     # how long a lost queue, or a shutdown, waits for the listeners that are running
     drain: float = 10.0
-    # how long a handler may have a batch before it is given up on
+    # how long a handler may have a batch before it is given up on; in order it is reported, and waited for
     consume: float = 15 * 60.0
 
     def __post_init__(self) -> None:
@@ -81,13 +90,15 @@ class Intervals:
     commit: float = 5.0
     # hand-over locks last 60 s on the broker
     renew_locks: float = 20.0
-    # before the first look at a topic whose queues are watched; the next ones follow every `routes` seconds
+    # before the first look at a topic whose queues are watched, and between the next ones
     first_look: float = 10.0
+    queue_check: float = 30.0
 
     def __post_init__(self) -> None:
         _positive(
             self, heartbeat=self.heartbeat, routes=self.routes, rebalance=self.rebalance,
             commit=self.commit, renew_locks=self.renew_locks, first_look=self.first_look,
+            queue_check=self.queue_check,
         )  # fmt: skip
 
 

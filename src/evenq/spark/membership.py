@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from evenq.client.consume.answers import Answers
-from evenq.client.group.held import LOCK_LOST, Cached
+from evenq.client.group.held import Cached, Lease
 from evenq.client.group.member import Member
 from evenq.client.group.starts import Start
 from evenq.client.settings import Timeouts
@@ -50,7 +50,8 @@ class HeldQueue:
         # a query is never reset: its checkpoint says where it is
         self.epoch = 0
         self.committing = asyncio.Lock()
-        self.locked_at = self.pulled_at = self.consumed_at = 0.0
+        self.lease = Lease()
+        self.pulled_at = self.consumed_at = 0.0
         self.dropped = False
         # where the batch that reads it ends; None while none does
         self._reading: int | None = None
@@ -71,7 +72,7 @@ class HeldQueue:
 
     @property
     def readable(self) -> bool:
-        return not self.dropped and self.locked_at != LOCK_LOST
+        return not self.dropped and self.lease.counts()
 
     def begin(self, stop: int) -> None:
         """A batch reads up to ``stop``."""
@@ -139,7 +140,7 @@ class QueryMember:
                 self._options.group,
                 holdings=lambda: self._joined.holdings,
                 subscriptions=lambda: self._joined.subscriptions,
-                settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
+                settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY", **self._joined.settings},
                 reset=self._stay,
             ).serve()
             session.start()

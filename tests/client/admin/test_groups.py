@@ -63,8 +63,9 @@ def test_members_are_told_with_what_they_subscribe_to(
         ) == 2
 
     wait_until(both, "both members at both brokers")
-    found = admin.members(group)
+    found = admin.members(group, compare=True)
     ours.close()
+    assert found.differences == ()
     assert {client.client_id: (client.language, client.version) for client in found.members} == {
         ours.client_id: ("PYTHON", "5.4.0"),
         theirs.client_id: ("JAVA", "5.4.0"),
@@ -72,6 +73,20 @@ def test_members_are_told_with_what_they_subscribe_to(
     assert all(client.address.startswith("127.0.0.1:") for client in found.members)
     assert found.model == "CLUSTERING"
     assert found.subscriptions == {wide: "paid || refunded", f"%RETRY%{group}": "*"}
+
+
+def test_java_members_too_are_compared(
+    any_cluster: AnyCluster, admin: Admin, wide: str, group: str, java: JavaHost
+) -> None:
+    with PushConsumer(any_cluster.namesrv, group, instance="ours", strategy="AVG_BY_CIRCLE") as ours:
+        ours.subscribe(wide, "paid")
+        ours.start(lambda messages: None)
+        theirs = java.push(any_cluster.namesrv, group, {wide: "*"}, instance="theirs")
+        expected = (
+            f"subscription of topic {wide}: * ({theirs.client_id}), paid ({ours.client_id})",
+            f"strategy: AVG ({theirs.client_id}), AVG_BY_CIRCLE ({ours.client_id})",
+        )
+        wait_until(lambda: admin.members(group, compare=True).differences == expected, "the differences")
 
 
 def test_a_group_without_members_has_none(admin: Admin, group: str) -> None:

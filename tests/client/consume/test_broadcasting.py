@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evenq
-from evenq import Message, MessageView, Producer, PushConsumer
+from evenq import LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.client.group.localoffsets import OffsetFile
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
@@ -17,6 +17,17 @@ def send(namesrv: str, topic: str, *numbers: int) -> None:
     with Producer(namesrv) as producer:
         for number in numbers:
             assert producer.send(Message(topic, b"%d" % number)).ok
+
+
+def read(consumer: LitePullConsumer, count: int) -> list[int]:
+    found: list[int] = []
+
+    def enough() -> bool:
+        found.extend(int(message.body) for message in consumer.poll(0.05))
+        return len(found) >= count
+
+    wait_until(enough, lambda: f"{count} messages: {found}")
+    return sorted(found)
 
 
 def test_every_member_gets_every_message_and_goes_on_where_it_was(
@@ -72,3 +83,56 @@ def test_what_fails_is_not_tried_again(
 def test_an_unknown_model_is_named() -> None:
     with pytest.raises(evenq.ArgumentError, match="model='SHOUTING': give CLUSTERING or BROADCASTING"):
         PushConsumer("h:1", "g", model="SHOUTING")
+
+
+def test_lite_pull_members_too_get_every_message_and_go_on(
+    any_cluster: AnyCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    namesrv = any_cluster.namesrv
+    create_topic(namesrv, topic, queues=2)
+
+    def member(name: str) -> LitePullConsumer:
+        made = LitePullConsumer(
+            namesrv, group, instance=name, model="BROADCASTING", begin="first", offsets_in=tmp_path, auto_commit=False
+        )
+        made.subscribe(topic)
+        made.start()
+        return made
+
+    send(namesrv, topic, *range(40))
+    with member("c1") as first, member("c2") as second:
+        wait_until(lambda: len(first.queues) == len(second.queues) == 4, "all queues for both")
+        assert read(first, 40) == read(second, 40) == list(range(40))
+        first.commit()
+        path = tmp_path / first.client_id / group / "offsets.json"
+        assert sum(OffsetFile(path).read().values()) == 40
+        assert sum(first.committed(queue) or 0 for queue in first.queues) == 40
+        assert {second.committed(queue) for queue in second.queues} <= {None, 0}
+    with evenq.Admin(namesrv) as admin:
+        assert not admin.members(group).members
+    send(namesrv, topic, *range(40, 50))
+    with member("c1") as first:
+        assert read(first, 10) == list(range(40, 50))
+    with member("c2") as second:
+        assert read(second, 50) == list(range(50))
+
+
+def test_assigned_queues_may_keep_their_offsets_in_a_file(
+    any_cluster: AnyCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    namesrv = any_cluster.namesrv
+    create_topic(namesrv, topic, queues=1)
+    send(namesrv, topic, *range(6))
+    queues = [MessageQueue(topic, broker, 0) for broker in ("broker-a", "broker-b")]
+
+    def consumer() -> LitePullConsumer:
+        made = LitePullConsumer(namesrv, group, instance="c1", model="BROADCASTING", begin="first", offsets_in=tmp_path)
+        made.assign(queues)
+        return made
+
+    with consumer() as first:
+        assert read(first, 6) == list(range(6))
+    with consumer() as again:
+        assert sum(again.position(queue) for queue in queues) == 6
+    with LitePullConsumer(namesrv, group) as other:
+        assert {other.committed(queue) for queue in queues} <= {None, 0}

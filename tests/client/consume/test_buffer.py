@@ -1,4 +1,6 @@
 import asyncio
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -163,3 +165,76 @@ def test_only_what_was_given_can_be_done() -> None:
         held.finished(6)
     held.take_back()
     assert held.given == 4
+
+
+def test_what_a_filter_left_out_is_done_with_what_lies_before() -> None:
+    held = buffer()
+    held.add(Chunk(QUEUE, 0, 1000, b""))
+    assert look(held, 10) == []
+    assert (held.in_hand, held.committable) == (0, 1000)
+
+    held.add(chunk(1000, 1010, frozenset({1009})))
+    held.add(Chunk(QUEUE, 1010, 2000, b""))
+    [found] = look(held, 10)
+    assert held.hand(held.epoch, found.stop)
+    held.skip(held.epoch, 1009, found.stop)
+    assert look(held, 10) == []
+    assert (held.in_hand, held.committable, held.given) == (1000, 1000, 2000)
+    assert held.finished(1005).committable == 1005
+    assert held.finished(1009).committable == 2000
+    assert held.in_hand == 0
+
+
+def test_what_was_left_out_before_a_jump_says_nothing_after_it() -> None:
+    held = buffer()
+    held.add(chunk(0, 10))
+    assert held.hand(held.epoch, 10)
+    epoch = held.epoch
+    held.skip(epoch, 8, 10)
+    held.jump(5)
+    held.skip(epoch, 5, 10)
+    held.add(chunk(5, 12))
+    assert held.hand(held.epoch, 12)
+    assert held.finished(9).committable == 9
+
+
+def test_what_was_given_to_one_is_not_given_to_another() -> None:
+    held = buffer()
+    held.add(chunk(0, 10))
+    assert held.hand(held.epoch, 3)
+    assert held.hand(held.epoch, 10)
+    held.finish()
+    assert not held.hand(held.epoch, 4)
+    assert (held.given, held.done) == (10, 10)
+
+
+def test_a_caller_and_a_loop_that_seeks_never_cross() -> None:
+    held = buffer()
+    ended = threading.Event()
+    crossed: list[tuple[int, int]] = []
+
+    def caller() -> None:
+        while not ended.is_set():
+            epoch = held.epoch
+            for stop in range(held.given, held.given + 20):
+                if not held.hand(epoch, stop):
+                    break
+                held.skip(epoch, stop - 1, stop)
+                held.finish()
+
+    thread = threading.Thread(target=caller)
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(20_000):
+            held.jump(number * 7 % 50)
+            held.take_back()
+            with held._moving:
+                if not held.done <= held.given:
+                    crossed.append((held.done, held.given))
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        thread.join()
+    assert crossed == []

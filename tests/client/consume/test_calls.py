@@ -96,6 +96,37 @@ def test_a_call_that_hangs_is_reported_and_then_given_up(kind: str, caplog: pyte
     assert ended == ([] if kind == "plain" else ["cancelled"])
 
 
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_in_order_a_slow_call_is_reported_and_waited_for(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    free = threading.Event()
+
+    def plain(messages: list[MessageView]) -> Outcome:
+        free.wait(10)
+        return Retry(7)
+
+    async def coroutine(messages: list[MessageView]) -> Outcome:
+        return await asyncio.to_thread(plain, messages)
+
+    async def scenario() -> None:
+        now = Now()
+        made = Calls(
+            plain if kind == "plain" else coroutine, "g", timeout=30, stats=Stats(now), clock=now, in_order=True
+        )
+        slow = asyncio.create_task(made.call(QUEUE, [message(0)]))
+        await asyncio.sleep(0)
+        for now.time in (31, 61, 3600):
+            made.look()
+        assert (made.slow, made.given_up) == (1, 0)
+        free.set()
+        assert await slow == Retry(7)
+        assert made.slow == 0
+        made.close()
+
+    asyncio.run(scenario())
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "from 0 to 0 for 31 s: the queue waits until it returns" in caplog.text
+
+
 def test_without_a_task_a_call_ends_once_whatever_becomes_of_it() -> None:
     free = threading.Event()
 

@@ -1,7 +1,8 @@
 """What becomes of messages whose handler fails, with a broker that takes them back or does not."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -10,7 +11,6 @@ import pytest
 from evenq.client.consume import delivery as module
 from evenq.client.consume.calls import Calls
 from evenq.client.consume.delivery import (
-    LOCK_COUNTS,
     BroadcastDelivery,
     ConcurrentDelivery,
     GiveBack,
@@ -20,6 +20,7 @@ from evenq.client.consume.delivery import (
 from evenq.client.consume.dispatch import Outcome, Retry
 from evenq.client.consume.holding import Holding
 from evenq.client.consume.stats import Stats
+from evenq.client.group.held import LEASE_VALID_S, Lease
 from evenq.client.net.session import Session
 from evenq.client.settings import FlowControl
 from evenq.errors import RequestTimeout
@@ -132,12 +133,8 @@ def test_broadcasting_reports_a_failure_and_goes_on(caplog: pytest.LogCaptureFix
     assert "queueId=0] at 1 failed; broadcasting does not try again" in caplog.text
 
 
-def orderly(
-    broker: Broker, *outcomes: Outcome, retries: int = 2, clock: Callable[[], float] = lambda: 0.0
-) -> OrderlyDelivery:
-    return OrderlyDelivery(
-        calls(*outcomes), GiveBack(cast(Session, broker), "g", retries), suspend=1.5, locked=True, clock=clock
-    )
+def orderly(broker: Broker, *outcomes: Outcome, retries: int = 2) -> OrderlyDelivery:
+    return OrderlyDelivery(calls(*outcomes), GiveBack(cast(Session, broker), "g", retries), suspend=1.5)
 
 
 def test_in_order_a_failure_suspends_the_queue_and_the_same_comes_again() -> None:
@@ -176,13 +173,16 @@ def test_in_order_what_failed_often_enough_becomes_a_dead_letter_and_the_queue_g
 
 def test_without_a_lock_that_counts_nothing_is_delivered() -> None:
     now = 100.0
-    delivery = orderly(Broker(), clock=lambda: now)
+    delivery = orderly(Broker())
     held = holding(1)
-    held.locked_at = now
+    held.lease = Lease(lambda: now)
+    held.lease.granted(SimpleNamespace(closed=False), now)
     assert delivery.ready(held) == 0
-    now += LOCK_COUNTS + 0.1
+    now += LEASE_VALID_S + 0.1
     assert delivery.ready(held) > 0
-    held.locked_at = float("-inf")
+    held.lease.granted(SimpleNamespace(closed=False), now)
+    assert delivery.ready(held) == 0
+    held.lease.refused()
     assert delivery.ready(held) > 0
 
 

@@ -327,7 +327,7 @@ def test_listeners_hear_of_shares_and_of_new_queues(
     shares: list[tuple[str, list[MessageQueue], list[MessageQueue]]] = []
     changes: list[list[MessageQueue]] = []
     threads: set[str] = set()
-    intervals = Intervals(first_look=0.05, routes=0.1)
+    intervals = Intervals(first_look=0.05, queue_check=0.1)
     consumer = join(intervals=intervals)
 
     def shared(name: str, everything: list[MessageQueue], mine: list[MessageQueue]) -> None:
@@ -375,3 +375,49 @@ def test_what_is_read_ahead_is_bounded(namesrv: str, topic: str, group: str) -> 
 def test_mistakes_are_named(act: Callable[[], object], error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
         act()
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_messages_that_a_filter_leaves_out_hold_up_no_commit(
+    join: Callable[..., LitePullConsumer], namesrv: str, topic: str, caplog: pytest.LogCaptureFixture, columns: bool
+) -> None:
+    queue = MessageQueue(topic, "broker-a", 0)
+
+    def send_all(tags: str) -> None:
+        with Producer(namesrv) as producer:
+            wait_shown(namesrv, [producer.send(Message(topic, b"x", tags=tag), queue=queue) for tag in tags])
+
+    send_all("b" * 20)
+    consumer = join("a", auto_commit=False, timeouts=evenq.Timeouts(hold=0.5))
+    consumer.start()
+    offsets: list[int] = []
+
+    def ask() -> int:
+        if columns:
+            offsets.extend(consumer.poll_arrow(0.05).column("offset").to_pylist())
+        else:
+            offsets.extend(message.queue_offset for message in consumer.poll(0.05))
+        return consumer.position(queue)
+
+    wait_until(lambda: queue in consumer.queues, "the queue")
+    wait_until(lambda: ask() == 20, "all that there is")
+    wait_until(lambda: consumer.committed(queue) == 20, "a commit of what was left out")
+    send_all("a" + "b" * 20)
+    wait_until(lambda: ask() == 41, "all that there is")
+    assert (offsets, consumer.committed(queue)) == ([20], 20)
+    consumer.commit({queue: 21})
+    assert consumer.committed(queue) == 41
+    consumer.close()
+    assert "is let go while" not in caplog.text
+
+
+def test_a_poll_ends_when_another_thread_closes(join: Callable[..., LitePullConsumer]) -> None:
+    consumer = join()
+    consumer.start()
+    found: list[list[MessageView]] = []
+    thread = threading.Thread(target=lambda: found.append(consumer.poll(float("inf"))), daemon=True)
+    thread.start()
+    wait_until(lambda: consumer._in_loop(lambda: bool(consumer._inner._intake._arrived._waiters)), "the poll's wait")
+    consumer.close()
+    thread.join(20)
+    assert found == [[]]

@@ -10,6 +10,7 @@ import pytest
 import evenq
 from evenq import Intervals, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
 from evenq.client.consume import push
+from evenq.client.consume.calls import Calls
 from evenq.testing import Clock, cluster
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
@@ -117,6 +118,30 @@ def test_a_queue_that_nobody_pulls_any_more_is_taken_anew(
     assert "taken anew" in caplog.text
 
 
+def test_a_listener_hears_which_queues_a_member_has(any_cluster: AnyCluster, topic: str, group: str) -> None:
+    create_topic(any_cluster.namesrv, topic, queues=2)
+    everything = [MessageQueue(topic, broker, n) for broker in ("broker-a", "broker-b") for n in range(2)]
+    heard: list[tuple[list[MessageQueue], list[MessageQueue]]] = []
+    with (
+        PushConsumer(any_cluster.namesrv, group, instance="c1") as first,
+        PushConsumer(any_cluster.namesrv, group, instance="c2") as second,
+    ):
+
+        def listener(name: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+            if name == topic:
+                assert first.client_id  # may be called from here
+                heard.append((queues, mine))
+
+        first.on_assignment(listener)
+        for member in (first, second):
+            member.subscribe(topic)
+            member.start(lambda messages: None)
+        wait_until(lambda: (everything, everything[:2]) in heard, lambda: f"half of the queues: {heard}")
+        wait_until(lambda: len(second.queues) == 2, "the other half")
+        second.close()
+        wait_until(lambda: heard[-1] == (everything, everything), lambda: f"all queues again: {heard}")
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("wrong", [True, False, [], [None], evenq.Retry], ids=repr)
 def test_messages_with_a_wrong_result_come_again(
@@ -168,6 +193,40 @@ def test_a_queue_in_order_goes_on_after_a_wrong_result(
         with LitePullConsumer(embedded_cluster.namesrv, group) as looking:
             wait_until(lambda: looking.committed(queue) == 3, lambda: f"all committed: {seen}")
     assert seen == [0, 0, 1, 1, 2, 2]
+
+
+def test_in_order_a_handler_that_hangs_is_called_once(
+    embedded_cluster: AnyCluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenq.client.consume.calls.LOOK", 0.01)
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    send(embedded_cluster.namesrv, topic, 3, queue)
+    free = threading.Event()
+    begun: list[int] = []
+
+    def handler(messages: list[MessageView]) -> None:
+        begun.append(messages[0].queue_offset)
+        free.wait(60)
+
+    looks: list[int] = []
+    look = Calls.look
+
+    def counted(running: Calls) -> None:
+        look(running)
+        looks.append(len(begun))
+
+    monkeypatch.setattr(Calls, "look", counted)
+    timeouts = evenq.Timeouts(consume=0.02)
+    with PushConsumer(embedded_cluster.namesrv, group, begin="first", suspend=0.01, timeouts=timeouts) as consumer:
+        consumer.subscribe(topic)
+        consumer.start(handler, orderly=True)
+        wait_until(lambda: looks.count(1) > 20 or len(begun) > 1, "many looks at a call that is overdue")
+        assert begun == [0]
+        free.set()
+        with LitePullConsumer(embedded_cluster.namesrv, group) as looking:
+            wait_until(lambda: looking.committed(queue) == 3, lambda: f"all committed: {begun}")
+    assert begun == [0, 1, 2]
 
 
 def test_a_call_from_before_a_reset_commits_nothing_after_it(

@@ -14,6 +14,7 @@ from evenq.balance.routes import PublishRoute
 from evenq.balance.sticky import PATIENCE, is_made_up
 from evenq.broker.locks import QueueLocks
 from evenq.client.group.handover import HandoverLocks
+from evenq.client.group.held import Channel
 from evenq.client.group.shares import ABSENT_PAUSE, LATER, MANY_TURNS, SOON, ClaimedShares
 from evenq.client.net.remote import Remote
 from evenq.client.net.routes import Route
@@ -40,6 +41,9 @@ class Broker:
     def restart(self) -> None:
         self.table = QueueLocks(lambda: self.now)
 
+    async def connect(self, address: str) -> Channel:
+        return cast(Channel, None)
+
     async def lock(self, address: str, group: str, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         return set(await self._answer(owner, queues, lambda: self.table.lock(group, owner, queues)))
 
@@ -64,7 +68,7 @@ class Member:
         self.reading: set[MessageQueue] = set()
         # what it does not come to read: its offset cannot be had
         self.slow: set[MessageQueue] = set()
-        locks = HandoverLocks(cast(Remote, broker), "g", name, lambda broker: broker)
+        locks = HandoverLocks(cast(Remote, broker), "g", name, lambda broker: broker, broker.connect)
         self.shares = ClaimedShares(locks, "g", name, self.leave, lambda: (), lambda: self.reading)
 
     def leave(self, queues: Iterable[MessageQueue]) -> None:

@@ -16,8 +16,10 @@ from evenq.client.consume.holding import Holding
 from evenq.client.group import ownership as module
 from evenq.client.group.handover import HandoverLocks
 from evenq.client.group.ownership import Ownership
+from evenq.client.net.remote import Remote
 from evenq.client.net.session import Session
 from evenq.client.settings import FlowControl, Timeouts
+from evenq.errors import ConnectError
 from evenq.model import MessageQueue
 from tests.client.consume.test_holding import pulled
 
@@ -38,23 +40,21 @@ class Broker:
         for _ in range(self.random.randrange(3)):
             await asyncio.sleep(0)
 
-
-class Locks:
-    def __init__(self, broker: Broker, me: str) -> None:
-        self.broker, self.me = broker, me
-
-    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        wanted = list(queues)
-        await self.broker.travel()
-        granted = {queue for queue in wanted if self.broker.locks.setdefault(queue, self.me) == self.me}
-        await self.broker.travel()
+    async def lock(self, address: str, group: str, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        await self.travel()
+        granted = {queue for queue in queues if self.locks.setdefault(queue, owner) == owner}
+        await self.travel()
         return granted
 
-    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
-        await self.broker.travel()
+    async def unlock(self, address: str, group: str, owner: str, queues: list[MessageQueue]) -> None:
+        await self.travel()
         for queue in queues:
-            if self.broker.locks.get(queue) == (owner or self.me):
-                del self.broker.locks[queue]
+            if self.locks.get(queue) == owner:
+                del self.locks[queue]
+
+
+class Connection:
+    closed = False
 
 
 class FakeSession:
@@ -76,14 +76,34 @@ class Member:
         self.broker, self.name = broker, name
         self.session = FakeSession(name)
         self.ended = 0
+        self.connection: Connection | None = Connection()
+        self.resumed: list[MessageQueue] = []
+        self.committed: list[int] = []
         self.ownership = Ownership(
             cast(Session, self.session),
-            cast(HandoverLocks, Locks(broker, name)),
+            HandoverLocks(cast(Remote, broker), "g", name, lambda broker: broker, self.connect),
             self.begin,
             self.commit,
             started=self.started,
             ended=self.end,
+            resumed=lambda holding: self.resumed.append(holding.queue),
         )
+
+    async def connect(self, address: str) -> Connection:
+        if self.connection is None:
+            raise ConnectError(address, "the network is down")
+        return self.connection
+
+    def cut_off(self) -> None:
+        """The connection to the broker is lost, and a new one cannot be made."""
+        assert self.connection is not None
+        self.connection.closed = True
+        self.connection = None
+        self.ownership.connection_changed()
+
+    def reconnect(self) -> None:
+        self.connection = Connection()
+        self.ownership.connection_changed()
 
     async def begin(self, queues: Collection[MessageQueue]) -> list[Holding]:
         await self.broker.travel()
@@ -95,6 +115,7 @@ class Member:
         offset = holding.progress.committable
         await self.broker.travel()
         assert offset >= self.broker.offsets[holding.queue], "a commit went backwards"
+        self.committed.append(offset)
         self.broker.offsets[holding.queue] = offset
 
     def started(self, holding: Holding) -> None:
@@ -301,6 +322,117 @@ def test_a_queue_is_unlocked_whatever_its_last_commit_raises() -> None:
         await turns(50)
         await member.ownership.give_up_all()
         assert member.ownership.leaving == []
+        assert not broker.locks
+
+    asyncio.run(scenario())
+
+
+async def keep_leases(member: Member, times: int = 1) -> None:
+    for _ in range(times):
+        await member.ownership.keep_leases()
+
+
+def test_nothing_is_handed_out_until_the_lock_is_taken_anew() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        [holding] = member.ownership.holdings
+        member.cut_off()
+        await turns(10)
+        holding.add(pulled(holding.next_offset))
+        assert holding.take(1) == []
+        await keep_leases(member)
+        assert holding.take(1) == []
+        assert member.resumed == []
+        member.reconnect()
+        await keep_leases(member)
+        assert member.resumed == QUEUES[:1]
+        assert len(holding.take(1)) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_queue_that_another_member_locked_meanwhile_is_released_uncommitted(in_order: bool) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.ownership.in_order = in_order
+        member.target(QUEUES[:2])
+        await turns(50)
+        for holding in member.ownership.holdings:
+            holding.drop()
+        member.cut_off()
+        # the broker restarts, and another member is faster
+        broker.locks = {QUEUES[0]: "m1"}
+        broker.offsets[QUEUES[0]] = 1 << 30
+        member.committed.clear()
+        member.reconnect()
+        await keep_leases(member)
+        await turns(50)
+        assert member.ownership.queues == QUEUES[1:2]
+        assert member.ownership.leaving == []
+        assert member.committed == []
+        assert broker.locks == {QUEUES[0]: "m1", QUEUES[1]: "m0"}
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_left_while_its_connection_is_lost_is_locked_before_the_commit() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        member.cut_off()
+        member.connection = Connection()
+        broker.locks.clear()
+        await member.ownership.give_up_all()
+        assert len(member.committed) == 1
+        assert not broker.locks
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_held_without_a_lock_stays_held_when_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLAIM_LIMIT", -1)
+
+    async def scenario() -> None:
+        broker = Broker()
+        broker.locks[QUEUES[0]] = "a member that crashed"
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        [holding] = member.ownership.holdings
+        assert not holding.lease.locked
+        await member.ownership.renew()
+        assert member.ownership.holdings == [holding]
+        assert holding.lease.counts()
+        del broker.locks[QUEUES[0]]
+        await member.ownership.renew()
+        assert holding.lease.locked
+
+    asyncio.run(scenario())
+
+
+def test_a_lock_granted_while_the_member_closes_is_given_back() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        answer = asyncio.Event()
+
+        async def travel() -> None:
+            await answer.wait()
+
+        broker.travel = travel  # type: ignore[method-assign]
+        member.target(QUEUES)
+        await turns(5)
+        closing = asyncio.create_task(member.ownership.give_up_all())
+        await turns(5)
+        answer.set()
+        await closing
         assert not broker.locks
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import cast
 
@@ -37,7 +38,9 @@ class Broker:
             for n, (stored, end) in enumerate(pairs)
         }
 
-    async def stored_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
+    async def stored_offset(
+        self, address: str, group: str, queue: MessageQueue, *, never_guess: bool = False
+    ) -> int | None:
         self.asked["stored"] += 1
         return self.stored[queue.queue_id]
 
@@ -45,11 +48,24 @@ class Broker:
         self.asked["max"] += 1
         return self.ends[queue.queue_id]
 
+    async def min_offset(self, address: str, queue: MessageQueue) -> int:
+        return 3
 
-def find(broker: Broker, count: int = 6, *, until_still: bool = False) -> dict[int, Start]:
+    async def offset_at(self, address: str, queue: MessageQueue, milliseconds: int) -> int:
+        return 8
+
+
+def find(
+    broker: Broker,
+    count: int = 6,
+    *,
+    until_still: bool = False,
+    queues: list[MessageQueue] = QUEUES,
+    begin: str | datetime = "last",
+) -> dict[int, Start]:
     session = SimpleNamespace(remote=broker, routes=SimpleNamespace(address_of=lambda queue: "b:1"))
-    starts = Starts(cast(Session, session), "g", StartingPoint.of("last"))
-    found = asyncio.run(starts.find(QUEUES[:count], until_still=until_still))
+    starts = Starts(cast(Session, session), "g", StartingPoint.of(begin))
+    found = asyncio.run(starts.find(queues[:count], until_still=until_still))
     return {queue.queue_id: start for queue, start in found.items()}
 
 
@@ -77,12 +93,26 @@ def test_a_broker_that_does_not_know_the_question_for_all_is_asked_one_by_one() 
     assert find(broker) == {n: Start(n + 1, True) for n in range(6)}
 
 
+@pytest.mark.parametrize("begin", ["last", "first", datetime.now(UTC)], ids=["last", "first", "time"])
+def test_a_retry_queue_without_a_stored_offset_begins_at_zero(begin: str | datetime) -> None:
+    broker = Broker([7, 0, None, None, 0, None], [10] * 6)
+    retries = [MessageQueue("%RETRY%g", "b", n) for n in range(6)]
+    assert find(broker, queues=retries, begin=begin) == {
+        0: Start(7, True),
+        1: Start(0, True),
+        2: Start(0, False),
+        3: Start(0, False),
+        4: Start(0, True),
+        5: Start(0, False),
+    }
+
+
 def test_beside_java_members_the_offset_must_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STILL_PAUSE", 0)
     broker = Broker([5, 0, 0, 0, 0, 0], [100] * 6)
     answers = [5, 9, 12, 12, 12, 12]
 
-    async def moving(address: str, group: str, queue: MessageQueue) -> int:
+    async def moving(address: str, group: str, queue: MessageQueue, *, never_guess: bool = False) -> int:
         broker.asked["stored"] += 1
         return answers[min(broker.asked["stored"], len(answers)) - 1]
 

@@ -1,4 +1,6 @@
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -491,3 +493,134 @@ def test_an_answer_that_nobody_can_use_ends_no_connection(caplog: pytest.LogCapt
 
     asyncio.run(scenario())
     assert "HEART_BEAT could not be used" in caplog.text
+
+
+@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.PULL_MESSAGE])
+def test_the_window_is_never_exceeded(code: RequestCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW", 4)
+
+    async def scenario() -> None:
+        most = 0
+        came: asyncio.Queue[tuple[Command, asyncio.StreamWriter]] = asyncio.Queue()
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            async for command in requests(reader):
+                came.put_nowait((command, writer))
+
+        async with listening(listen) as address:
+            connection = await Connection.open(address, timeout=5)
+            sent = [asyncio.create_task(connection.request(ask(), 20)) for _ in range(4)]
+            await asyncio.sleep(0)
+            sent += [asyncio.create_task(connection.request(Command(code), 20)) for _ in range(20)]
+            async with asyncio.timeout(20):
+                for _ in sent:
+                    most = max(most, connection.in_flight - connection._pulls)
+                    command, writer = await came.get()
+                    writer.write(command.reply().encode())
+                    most = max(most, connection.in_flight - connection._pulls)
+                await asyncio.gather(*sent)
+            assert connection.ready
+            connection.close()
+        assert most == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_that_is_not_used_goes_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW", 1)
+
+    def sign(command: Command) -> None:
+        if command.body == b"bad":
+            raise KeyError("on purpose")
+
+    async def scenario() -> None:
+        async with listening(echo) as address:
+            connection = await Connection.open(address, timeout=5, sign=sign)
+            bodies = (b"first", b"bad", b"bad", b"last")
+            sent = [asyncio.create_task(connection.request(ask(body), 5)) for body in bodies]
+            sent.append(asyncio.create_task(connection.request(ask(b"behind"), 5)))
+            outcomes = await asyncio.gather(*sent, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [Command, KeyError, KeyError, Command, Command]
+            assert connection.ready
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("word", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["silent", "nonsense"])
+def test_a_peer_that_hangs_up_at_once_has_a_backoff(word: bytes) -> None:
+    made = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 1
+        writer.write(word)
+        writer.close()
+
+    async def scenario() -> None:
+        now = 0.0
+        async with listening(hang_up) as address:
+            connections = Connections(clock=lambda: now)
+            for tries in range(1, 4):
+                for _ in range(5):
+                    with pytest.raises(ConnectError, match=r"lost|protocol"):
+                        await connections.request(address, ask(), 5)
+                assert (made, connections.tries) == (tries, {address: tries})
+                now += 10
+            connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_answers_loses_its_backoff() -> None:
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in requests(reader):
+            if command.body != b"say nothing":
+                writer.write(command.reply().encode())
+            writer.close()
+
+    async def scenario() -> None:
+        now = 0.0
+        async with listening(answer_once) as address:
+            connections = Connections(clock=lambda: now)
+            for _ in range(2):
+                with pytest.raises(ConnectError, match="lost"):
+                    await connections.request(address, ask(b"say nothing"), 5)
+                now += 10
+            assert connections.tries == {address: 2}
+            await connections.request(address, ask(), 5)
+            assert connections.tries == {}
+            # after an answer there is nothing to be careful about: the next connection is made at once
+            async with asyncio.timeout(5):
+                while connections.live(address):
+                    await asyncio.sleep(0)
+            await connections.request(address, ask(), 5)
+            connections.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["connecting", "not begun"])
+def test_who_waits_for_a_connection_hears_of_a_close(begun: bool) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            # a TLS handshake that nobody answers
+            connections = Connections(tls=ssl.create_default_context())
+            address = f"127.0.0.1:{mute.getsockname()[1]}"
+            waiting = [asyncio.create_task(connections.request(address, ask(), 20)) for _ in range(2)]
+            gone = asyncio.create_task(connections.request(address, ask(), 20))
+            await asyncio.sleep(0)
+            if begun:
+                async with asyncio.timeout(5):
+                    while not (task := connections._opening.get(address)) or not task.get_stack():
+                        await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            gone.cancel()
+            connections.close()
+            for each in waiting:
+                with pytest.raises(StateError, match=f"closed while it connected to {address}"):
+                    await asyncio.wait_for(each, 5)
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+
+    asyncio.run(scenario())

@@ -1,6 +1,7 @@
 """Committing to a broker that loses first offsets when they come at once, as the real one does."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -24,6 +25,9 @@ class Brokers:
         self.failures = failures
         self.under_way = self.most = 0
 
+    def place(self, address: str, asked: UpdateOffset | QueryOffset) -> tuple[str, str, str]:
+        return address, asked.consumer_group, asked.topic
+
     async def request(self, address: str, command: Command, timeout: float) -> Command:
         if self.failures:
             self.failures -= 1
@@ -31,7 +35,7 @@ class Brokers:
         asked = (UpdateOffset if command.code == RequestCode.UPDATE_CONSUMER_OFFSET else QueryOffset).from_ext(
             command.ext
         )
-        place = address, asked.consumer_group, asked.topic
+        place = self.place(address, asked)
         if isinstance(asked, QueryOffset):
             await asyncio.sleep(0)
             found = self.tables.get(place, {}).get(asked.queue_id)
@@ -74,3 +78,46 @@ def test_a_first_offset_that_another_client_has_pushed_out_is_stored_again() -> 
         assert brokers.tables == {("a:1", "g", "t"): {0: 7, 1: 7}}
 
     asyncio.run(scenario())
+
+
+def test_no_first_offset_of_any_broker_behind_a_proxy_is_lost() -> None:
+    class Proxied(Brokers):
+        def place(self, address: str, asked: UpdateOffset | QueryOffset) -> tuple[str, str, str]:
+            return asked.broker_name or "", asked.consumer_group, asked.topic
+
+    async def scenario() -> None:
+        brokers = Proxied()
+        remote = Remote(cast(Connections, brokers))
+        queues = [MessageQueue("t", broker, n) for broker in ("a", "b") for n in range(4)]
+        # the broker that comes first must not count for the other one
+        await remote.commit("proxy:1", "g", queues[0], 7)
+        await asyncio.gather(*(remote.commit("proxy:1", "g", queue, 7) for queue in queues))
+        assert brokers.tables == {(broker, "g", "t"): dict.fromkeys(range(4), 7) for broker in ("a", "b")}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda remote: remote.stored_offset("p:1", "g", QUEUES[0]),
+        lambda remote: remote.commit("p:1", "g", QUEUES[0], 7),
+        lambda remote: remote.max_offset("p:1", QUEUES[0]),
+        lambda remote: remote.min_offset("p:1", QUEUES[0]),
+        lambda remote: remote.offset_at("p:1", QUEUES[0], 7),
+    ],
+    ids=["stored", "commit", "max", "min", "at a time"],
+)
+def test_a_question_about_a_queue_names_its_broker(ask: Callable[[Remote], Awaitable[object]]) -> None:
+    named: set[str | None] = set()
+
+    class Proxy:
+        async def request(self, address: str, command: Command, timeout: float) -> Command:
+            named.add(command.ext.get("bname"))
+            return Command(0, ext={"offset": "7"})
+
+    async def scenario() -> None:
+        await ask(Remote(cast(Connections, Proxy())))
+
+    asyncio.run(scenario())
+    assert named == {"b"}

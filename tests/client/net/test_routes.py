@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from evenq.client.net.routes import NameServers, Route, Routes
-from evenq.errors import TopicNotFound
+from evenq.errors import ConnectError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import BrokerData, QueueData, TopicRoute
 
@@ -43,6 +43,17 @@ def test_a_broker_without_a_master_is_read_but_not_written() -> None:
     assert names(route.readable) == ["a:0"]
     assert route.address("a") == "replica:1"
     assert route.masters == {}
+
+
+def test_replicas_come_with_the_wanted_one_and_the_master_first() -> None:
+    route = Route.of("t", answer(("a", {2: "a:3", 1: "a:2", 0: "a:1"}, 1, 1, 6), ("b", {3: "b:4", 2: "b:3"}, 1, 1, 6)))
+    assert route.replicas("a") == ["a:1", "a:2", "a:3"]
+    assert route.replicas("a", 2) == ["a:3", "a:1", "a:2"]
+    assert route.replicas("b") == route.replicas("b", 1) == ["b:3", "b:4"]
+    assert (route.address("a"), route.address("a", 1), route.address("b", 1)) == ("a:1", "a:2", "b:3")
+    assert route.all_addresses == {"a:1", "a:2", "a:3", "b:3", "b:4"}
+    with pytest.raises(ConnectError, match="no such broker"):
+        route.replicas("c")
 
 
 def test_a_topic_to_be_made_gets_no_more_queues_than_asked_for() -> None:

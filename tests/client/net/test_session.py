@@ -6,11 +6,13 @@ from typing import cast
 
 import pytest
 
+from evenq.balance import PublishRoute
 from evenq.client.net.connection import Connection
 from evenq.client.net.remote import Remote
+from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.errors import ConnectError
-from evenq.protocol.bodies import Heartbeat
+from evenq.protocol.bodies import ConsumerData, Heartbeat
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 
@@ -51,6 +53,84 @@ def test_a_heartbeat_that_is_under_way_comes_before_the_end(reachable: bool, mon
         await closing
         await session.beat()
         assert brokers.told == ["alive"] * reachable + ["gone"]
+
+    asyncio.run(scenario())
+
+
+class Told:
+    """Brokers that note who has told them what."""
+
+    def __init__(self) -> None:
+        self.told: set[tuple[str, str]] = set()
+
+    async def heartbeat(self, address: str, data: Heartbeat) -> None:
+        self.told.add(("heartbeat", address))
+
+    async def unregister(self, address: str, client_id: str, **groups: str | None) -> None:
+        self.told.add(("end", address))
+
+    def taken(self) -> set[tuple[str, str]]:
+        told, self.told = self.told, set()
+        return told
+
+
+def route(**addresses: dict[int, str]) -> Route:
+    return Route("t", PublishRoute.of(()), (), addresses)
+
+
+@pytest.mark.parametrize("consumes", [True, False])
+def test_slaves_hear_of_consumers_as_masters_do(consumes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        brokers = Told()
+        session = Session("127.0.0.1:9876")
+        session.remote = cast(Remote, brokers)
+        session.producing("g")
+        if consumes:
+            session.consuming(lambda: ConsumerData(group_name="g"))
+        monkeypatch.setattr(session.connections, "live", lambda address: SimpleNamespace())
+        session.routes._keep(route(a={0: "a:1", 1: "a:2"}, b={1: "b:2"}))
+        await session.beat()
+        wanted = {"a:1", "a:2", "b:2"} if consumes else {"a:1"}
+        assert brokers.taken() == {("heartbeat", address) for address in wanted}
+        await session.close()
+        assert brokers.taken() == {("end", address) for address in wanted}
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_at_a_new_address_hears_of_us_at_once() -> None:
+    async def scenario() -> None:
+        brokers = Told()
+        session = Session("127.0.0.1:9876")
+        session.remote = cast(Remote, brokers)
+        session.consuming(lambda: ConsumerData(group_name="g"))
+        session.start()
+        for changed in (route(a={0: "a:1"}), route(a={0: "a:1", 1: "a:2"}), route(a={0: "a:3", 1: "a:2"})):
+            session.routes._keep(changed)
+            async with asyncio.timeout(5):
+                while brokers.told != {("heartbeat", address) for address in changed.all_addresses}:
+                    await asyncio.sleep(0)
+            brokers.taken()
+        session.routes._keep(route(a={1: "a:2"}))
+        await asyncio.sleep(0.01)
+        assert brokers.taken() == set(), "nobody is new where one has gone"
+        await session.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_proxy_that_is_connected_anew_hears_of_us_at_once() -> None:
+    async def scenario() -> None:
+        brokers = Told()
+        session = Session("127.0.0.1:8080;127.0.0.1:9876")
+        session.remote = cast(Remote, brokers)
+        session.producing("g")
+        session.routes._keep(route(a={0: "127.0.0.1:8080"}))
+        for address in session.name_servers.addresses:
+            session._on_open(address)
+        await asyncio.sleep(0.01)
+        assert brokers.taken() == {("heartbeat", "127.0.0.1:8080")}
+        await session.close()
 
     asyncio.run(scenario())
 

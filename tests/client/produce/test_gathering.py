@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from typing import cast
 
 import pytest
 
 import evenq
 from evenq import Message, MessageQueue, Producer
+from evenq.client.produce.gathering import _Groups
+from evenq.client.produce.outgoing import Packer, unique_ids
+from evenq.client.produce.sender import Sender
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.testing import EmbeddedCluster
@@ -226,3 +231,59 @@ def test_a_batch_that_cannot_be_packed_keeps_nobody_waiting(
         else:
             assert isinstance(outcome, evenq.SendResult)
             assert outcome.ok
+
+
+def test_the_next_batch_of_a_queue_leaves_with_an_answer_too() -> None:
+    class Begun:
+        """A sender that only notes what it is to send."""
+
+        clock = time.monotonic
+
+        def __init__(self) -> None:
+            self.count = 0
+
+        def begin(self, *parcel: object) -> None:
+            self.count += 1
+
+    async def scenario() -> None:
+        sender = Begun()
+        groups = _Groups(
+            cast(Sender, sender),
+            Packer(unique_ids("1.2.3.4@1"), compression="ZLIB", compress_over=1 << 20, max_message_size=1 << 22),
+            30,
+        )
+        key = ("orders", None, MessageQueue("orders", "broker-a", 0), False)
+        promise: asyncio.Future[evenq.SendResult] = asyncio.get_running_loop().create_future()
+        groups.add(key, Message("orders", bytes(100_000)), promise, 3, "a:1")
+        groups.add(key, Message("orders", bytes(100_000)), promise, 3)
+        assert sender.count == 1, "the batch was full"
+        groups.leave_to("a:1")
+        assert sender.count == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_is_refused_after_the_end_is_not_sent_again(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+    codes = watch(own_cluster)
+
+    async def scenario() -> None:
+        producer = evenq.aio.Producer(own_cluster.namesrv, linger=0.01, group="leaving")
+        await producer.start()
+        await producer.send(Message(topic, b"so that the route is known"))
+        codes.clear()
+        for broker in own_cluster.brokers.values():
+            broker.faults.add(BATCH, delay=0.2, error=ResponseCode.MESSAGE_ILLEGAL)
+            # so that the refusal comes before the connections are cut
+            broker.faults.add(RequestCode.UNREGISTER_CLIENT, delay=1.0)
+        sends = [producer.send_async(Message(topic, b"x")) for _ in range(3)]
+        async with asyncio.timeout(20):
+            while not codes:
+                await asyncio.sleep(0.001)
+        await producer._session.close()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {evenq.StateError}
+        assert codes == [BATCH]
+        await producer.close()
+
+    asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from evenq import ArgumentError, Message, MessageQueue, SendResult, SendTimeout, StateError
+from evenq import ArgumentError, Message, MessageQueue, SendInterrupted, SendResult, SendTimeout, StateError
 from evenq.aio import Producer
 from evenq.client.net.connection import WINDOW
 from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
 from evenq.testing import EmbeddedCluster
 from tests.clusters import AnyCluster, create_topic
 from tests.waiting import wait_until
@@ -246,3 +248,98 @@ def test_a_send_whose_task_never_begins_hears_of_the_end() -> None:
             await producer.close()
 
     asyncio.run(scenario())
+
+
+def test_a_send_that_a_close_interrupts_may_have_been_stored(
+    own_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(own_cluster.namesrv, topic)
+    queue = MessageQueue(topic, "broker-a", 0)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        monkeypatch.setattr("evenq.client.net.connection.WINDOW", 4)
+        own_cluster.brokers["broker-a"].faults.add(SEND, drop=True)
+        sends = [producer.send_async(Message(topic, b"x"), queue=queue, timeout=30) for _ in range(7)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        assert not any(send.done() for send in sends), "a close waits for them"
+        closing.cancel()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert [type(outcome) for outcome in outcomes] == [SendInterrupted] * 4 + [StateError] * 3
+        with pytest.raises(SendInterrupted, match=r"broker-a \(\d+ ms\).*not known whether a broker stored it"):
+            await sends[0]
+
+    run(own_cluster.namesrv, scenario, coalesce=False)
+
+
+def test_an_interrupted_retry_tells_of_every_try(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+    queue = MessageQueue(topic, "broker-a", 0)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        faults = own_cluster.brokers["broker-a"].faults
+        reached = threading.Event()
+
+        def note(request: Command) -> bool:
+            reached.set()
+            return True
+
+        faults.add(SEND, error=ResponseCode.SYSTEM_BUSY, times=1)
+        faults.add(SEND, drop=True, when=note)
+        send = producer.send_async(Message(topic, b"x"), queue=queue, timeout=30)
+        assert await asyncio.to_thread(reached.wait, 20)
+        await producer._session.close()
+        with pytest.raises(SendInterrupted) as caught:
+            await asyncio.wait_for(send, 10)
+        assert [attempt.broker for attempt in caught.value.attempts] == ["broker-a", "broker-a"]
+        assert "refused" in caught.value.attempts[0].error
+
+    run(own_cluster.namesrv, scenario)
+
+
+def test_a_producer_that_is_closing_takes_no_more_messages(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        await warm(producer, topic)
+        for broker in own_cluster.brokers.values():
+            broker.faults.add(SEND, delay=0.2)
+        begun = producer.send_async(Message(topic, b"x"))
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(StateError, match="this producer is closed"):
+            producer.send_async(Message(topic, b"x"))
+        await closing
+        assert begun.result().ok
+
+    run(own_cluster.namesrv, scenario)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["long way", "short way"])
+@pytest.mark.parametrize("settings", [{"linger": 0.01}, {"coalesce": True}, {"coalesce": False}], ids=str)
+def test_what_a_selector_raises_comes_through_the_future(
+    own_cluster: EmbeddedCluster, topic: str, known: bool, settings: dict[str, Any]
+) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    def broken(queues: object, message: Message, arg: object) -> MessageQueue:
+        raise ZeroDivisionError
+
+    async def scenario(producer: Producer) -> None:
+        if known:
+            await warm(producer, topic)
+        elsewhere = MessageQueue(topic, "broker-x", 0)
+        sends = [
+            producer.send_async(Message(topic, b"x"), selector=broken),
+            producer.send_async(Message(topic, b"x"), queue=elsewhere),
+        ]
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError, ArgumentError]
+        await producer.flush()
+
+    run(own_cluster.namesrv, scenario, **settings)

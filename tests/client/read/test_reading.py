@@ -81,8 +81,14 @@ class FakeBroker:
     async def refresh(self, topic: str) -> "FakeBroker":
         return self
 
-    def address(self, broker: str) -> str:
+    def address(self, broker: str, broker_id: int = 0) -> str:
         return f"{broker}:10911"
+
+    def replicas(self, broker: str, first: int = 0) -> list[str]:
+        return [self.address(broker)]
+
+    def master(self, broker: str) -> str:
+        return self.address(broker)
 
     def submit_alike(self, template: Template, asked: Sequence[tuple[tuple[int, ...], Waiter]], timeout: float) -> None:
         for values, waiter in asked:

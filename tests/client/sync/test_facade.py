@@ -2,14 +2,20 @@ import asyncio
 import concurrent.futures
 import inspect
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import evenq
 from evenq import Message, Producer
+from evenq.client.consume.calls import Calls
+from evenq.client.consume.stats import Stats
 from evenq.client.sync.facade import _LoopThread
 from evenq.client.sync.pending import Pending
 from evenq.errors import StateError
@@ -192,3 +198,78 @@ with evenq.PushConsumer({embedded_cluster.namesrv!r}, group={group!r}, begin="fi
 """
     done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_a_call_that_a_close_interrupts_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        # a TLS handshake that nobody answers
+        admin = evenq.Admin(f"127.0.0.1:{mute.getsockname()[1]}", tls=evenq.Tls())
+        raised: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                admin.topics()
+            except BaseException as error:  # noqa: BLE001 - looked at below
+                raised.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        wait_until(lambda: admin._inner._session.connections._opening, "a connection that is being made")
+        admin.close()
+        asking.join(20)
+        [error] = raised
+        assert isinstance(error, StateError)
+        assert "this client was closed while it connected to 127.0.0.1" in str(error)
+
+
+def test_slow_calls_are_counted_while_calls_come_and_go() -> None:
+    running = Calls(lambda messages: None, "g", timeout=900, stats=Stats())
+
+    class Coming:
+        """A call at whose sight another one begins, as it may in the loop while another thread counts."""
+
+        @property
+        def reported(self) -> bool:
+            running._running[len(running._running)] = cast(Any, SimpleNamespace(reported=True))
+            return True
+
+    running._running[0] = cast(Any, Coming())
+    assert running.slow == 1
+
+
+@pytest.mark.parametrize("block", [False, True], ids=["plain", "with"])
+def test_a_second_interrupt_ends_the_drain_at_once(
+    embedded_cluster: AnyCluster, topic: str, group: str, block: bool
+) -> None:
+    with Producer(embedded_cluster.namesrv) as producer:
+        producer.send(Message(topic, b"x"))
+    program = f"""
+import contextlib, os, signal, sys, threading, time, traceback
+import evenq
+
+def wait_for_main(*functions):
+    while True:
+        frames = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
+        names = [frame.name for frame in frames]
+        if all(function in names for function in functions) and names[-1] == "wait":
+            return
+        time.sleep(0.01)
+
+def handler(messages):
+    wait_for_main("run")
+    os.kill(os.getpid(), signal.SIGINT)
+    wait_for_main("run", "close", "result")
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(600)
+
+timeouts = evenq.Timeouts(drain=600)
+consumer = evenq.PushConsumer({embedded_cluster.namesrv!r}, group={group!r}, begin="first", timeouts=timeouts)
+consumer.subscribe({topic!r})
+with consumer if {block} else contextlib.nullcontext():
+    consumer.run(handler)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert "CancelledError" not in done.stderr
+    assert "Task" not in done.stderr

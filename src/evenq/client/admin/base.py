@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
+from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
@@ -59,6 +60,7 @@ class Administration:
         timeouts: Timeouts | None = None,
     ) -> None:
         self._session = Session(namesrv, credentials=credentials, tls=tls, timeouts=timeouts)
+        self._closing = Closing()
 
     async def masters(self) -> dict[str, str]:
         """Broker name -> address of its master."""
@@ -66,7 +68,7 @@ class Administration:
         return {name: data.master for name, data in sorted(info.broker_addr_table.items()) if data.master}
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._closing.run(self._session.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,7 +9,8 @@ import msgspec
 
 from evenq.client.admin.base import together
 from evenq.client.admin.topics import Topics
-from evenq.errors import ArgumentError, RefusedError, TopicNotFound
+from evenq.client.agreement import Told, differences
+from evenq.errors import ArgumentError, RefusedError, RemoteError, TopicNotFound
 from evenq.model import java_order
 from evenq.protocol.bodies import (
     ClientConnections,
@@ -18,9 +19,10 @@ from evenq.protocol.bodies import (
     GroupConfigTable,
     GroupNames,
     ProducerTable,
+    RunningInfo,
 )
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.protocol.headers import DeleteGroup, ProducerGroupRequest, TopicRequest
+from evenq.protocol.headers import DeleteGroup, ProducerGroupRequest, RunningInfoRequest, TopicRequest
 from evenq.protocol.versions import version_text
 
 __all__ = ["Client", "GroupSettings", "Groups", "Membership"]
@@ -61,7 +63,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
     """Who is in a consumer group, and what it reads: ``subscriptions`` are expressions by topic.
 
-    ``model`` is ``CLUSTERING`` or ``BROADCASTING``; it is None, like ``begin``, while nobody is there.
+    ``model`` is ``CLUSTERING`` or ``BROADCASTING``; it is None, like ``begin``, while nobody is there. ``differences``
+    are where members differ that must agree, if they were compared.
     """
 
     group: str
@@ -69,6 +72,7 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     begin: str | None
     subscriptions: dict[str, str]
     members: tuple[Client, ...]
+    differences: tuple[str, ...] = ()
 
 
 class Groups(Topics):
@@ -160,12 +164,18 @@ class Groups(Topics):
             except TopicNotFound:
                 continue
 
-    async def members(self, group: str) -> Membership:
-        """Who is in the consumer group now, over all brokers, and what it subscribes to."""
+    async def members(self, group: str, *, compare: bool = False) -> Membership:
+        """Who is in the consumer group now, over all brokers, and what it subscribes to.
+
+        A broker knows one subscription of a topic for the whole group. With ``compare`` each member is asked for its
+        own, and for its strategy: where they differ, messages may be lost.
+        """
         masters = await self._chosen()
         answers = await together(*(self._session.remote.connected(at, group) for at in masters.values()))
         found = {broker: answer for broker, answer in zip(masters, answers, strict=True) if answer is not None}
         some = next(iter(found.values()), None)
+        clients = _clients((broker, answer.connection_set) for broker, answer in found.items())
+        told = await together(*(self._told_by(masters, group, client) for client in clients if compare))
         return Membership(
             group=group,
             model=some.message_model if some else None,
@@ -175,7 +185,8 @@ class Groups(Topics):
                 for answer in found.values()
                 for topic, subscription in sorted(answer.subscription_table.items())
             },
-            members=_clients((broker, answer.connection_set) for broker, answer in found.items()),
+            members=clients,
+            differences=tuple(map(str, differences(each for each in told if each is not None))),
         )
 
     async def producers(self, group: str | None = None) -> dict[str, tuple[Client, ...]]:
@@ -208,6 +219,19 @@ class Groups(Topics):
             )
             for name in names
         }
+
+    async def _told_by(self, masters: dict[str, str], group: str, client: Client) -> Told | None:
+        info = await self._running_info(masters, group, client)
+        return None if info is None else Told.by(client.client_id, info)
+
+    async def _running_info(self, masters: dict[str, str], group: str, client: Client) -> RunningInfo | None:
+        """What a member says of itself; None where it does not say."""
+        header = RunningInfoRequest(consumer_group=group, client_id=client.client_id)
+        try:
+            answer = await self._ask(masters[client.brokers[0]], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            return RunningInfo.decode(answer.body)
+        except RemoteError:
+            return None
 
     async def _producers_of(self, address: str, group: str) -> list[Connection]:
         try:

@@ -14,11 +14,11 @@ from evenq.client.admin.cluster import Clusters
 from evenq.client.admin.groups import Client, Groups, Membership
 from evenq.client.net.remote import by_broker
 from evenq.client.net.routes import Route
-from evenq.errors import ArgumentError, RemoteError, StateError, TopicNotFound
+from evenq.errors import ArgumentError, StateError, TopicNotFound
 from evenq.model import MessageModel, MessageQueue
-from evenq.protocol.bodies import ConsumeStats, QueueOffsets, RunningInfo
+from evenq.protocol.bodies import ConsumeStats, QueueOffsets
 from evenq.protocol.codes import RequestCode
-from evenq.protocol.headers import ConsumeStatsRequest, ResetOffset, RunningInfoRequest
+from evenq.protocol.headers import ConsumeStatsRequest, ResetOffset
 
 __all__ = ["GroupProgress", "Holder", "Offsets", "Place", "QueueProgress", "QueueReset"]
 
@@ -156,11 +156,8 @@ class Offsets(Groups, Clusters):
 
     async def _held_by(self, masters: dict[str, str], group: str, client: Client) -> list[MessageQueue] | None:
         """What a member says that it holds; None where it does not say."""
-        header = RunningInfoRequest(consumer_group=group, client_id=client.client_id)
-        try:
-            answer = await self._ask(masters[client.brokers[0]], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-            info = RunningInfo.decode(answer.body)
-        except RemoteError:
+        info = await self._running_info(masters, group, client)
+        if info is None:
             return None
         held = {queue for queue, state in info.mq_table.items() if not state.dropped}
         return sorted(held | {queue for queue, state in info.mq_pop_table.items() if not state.dropped})

@@ -154,8 +154,8 @@ class Answers(Generic[H]):
             cached_msg_max_offset=cached.last,
             cached_msg_count=cached.count,
             cached_msg_size_in_mib=cached.bytes // MIB,
-            locked=holding.locked_at > 0,
-            last_lock_timestamp=self._wall_ms(holding.locked_at),
+            locked=holding.lease.locked,
+            last_lock_timestamp=self._wall_ms(holding.lease.granted_at),
             last_pull_timestamp=self._wall_ms(holding.pulled_at),
             last_consume_timestamp=self._wall_ms(holding.consumed_at),
         )

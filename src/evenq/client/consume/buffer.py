@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
-from evenq.client.group.held import Cached
+from evenq.client.group.held import Cached, Lease
 from evenq.client.read.reading import Chunk
 from evenq.client.settings import FlowControl
 from evenq.errors import ArgumentError
@@ -30,8 +30,9 @@ class Buffer:
             │        └ what the caller has finished ends here: this may be committed
             └ what the broker has confirmed
 
-    A chunk stays here until everything in it was given, so a caller that stops in its midst goes on there. ``hand``
-    and ``finish`` may be called in the caller's thread, all else in the loop.
+    A chunk stays here until everything in it was given, so a caller that stops in its midst goes on there. What a
+    filter left out is given without being shown, and done as soon as everything before it is. ``hand``, ``skip`` and
+    ``finish`` may be called in the caller's thread, all else in the loop.
     """
 
     def __init__(self, queue: MessageQueue, start: int, limits: FlowControl, *, stored: bool = True) -> None:
@@ -42,7 +43,8 @@ class Buffer:
         self.done = self.given = self.next_offset = start
         # the first offset that the queue is not known to have
         self.end = start
-        self.locked_at = self.pulled_at = self.consumed_at = 0.0
+        self.lease = Lease()
+        self.pulled_at = self.consumed_at = 0.0
         self.committing = asyncio.Lock()
         self.dropped = False
         self.paused = False
@@ -50,6 +52,9 @@ class Buffer:
         self.epoch = 0
         # who fills this buffer
         self.reader: asyncio.Task[None] | None = None
+        # offsets behind ``done`` that were given without a message in them, in order: (start, stop)
+        self._gaps: deque[tuple[int, int]] = deque()
+        # guards all of these, and that nothing is given that is void
         self._moving = threading.Lock()
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
@@ -65,6 +70,11 @@ class Buffer:
     def in_hand(self) -> int:
         """How many offsets the caller has got and not finished."""
         return self.given - self.done
+
+    @property
+    def may_give(self) -> bool:
+        """Whether the caller may be given messages now."""
+        return not self.dropped and not self.paused and self.lease.counts()
 
     @property
     def ready(self) -> int:
@@ -101,6 +111,7 @@ class Buffer:
         self._bytes = 0
         with self._moving:
             self.epoch += 1
+            self._gaps.clear()
             self.done = self.given = self.next_offset = offset
             self.committed = min(self.committed, offset)
         self._update_room()
@@ -111,17 +122,34 @@ class Buffer:
         return iter(self._chunks)
 
     def hand(self, epoch: int, stop: int) -> bool:
-        """Give the caller what lies before ``stop``; False where what it was shown under ``epoch`` is void."""
+        """Give the caller what lies before ``stop``; False where what it was shown under ``epoch`` is void, or nothing
+        may be given now."""
         with self._moving:
-            if self.epoch != epoch or self.dropped or self.paused:
+            if self.epoch != epoch or not self.may_give:
+                return False
+            if stop < self.given:
+                # given meanwhile to somebody else who asked
                 return False
             self.given = stop
             return True
+
+    def skip(self, epoch: int, start: int, stop: int) -> None:
+        """Of what the caller was given under ``epoch``, ``start`` up to ``stop`` holds no message."""
+        with self._moving:
+            # beyond ``given`` it was taken back
+            if self.epoch == epoch and start < stop <= self.given:
+                self._gaps.append((start, stop))
+                self._pass_gaps()
+
+    def _pass_gaps(self) -> None:
+        while self._gaps and self._gaps[0][0] <= self.done:
+            self.done = max(self.done, self._gaps.popleft()[1])
 
     def finish(self) -> None:
         """The caller has done with everything that it got."""
         with self._moving:
             self.done = self.given
+            self._gaps.clear()
 
     def finished(self, offset: int) -> Buffer:
         """The caller has done with what lies before ``offset``."""
@@ -130,12 +158,14 @@ class Buffer:
                 remedy = f"give an offset from {self.committed} (stored already) to {self.given} (given so far)"
                 raise ArgumentError("offsets", {self.queue: offset}, remedy)
             self.done = offset
+            self._pass_gaps()
         return self
 
     def take_back(self) -> None:
         """What the caller has got and not finished counts as not given."""
         with self._moving:
             self.given = self.done
+            self._gaps.clear()
 
     def drop(self) -> None:
         """Give nothing more."""
@@ -165,9 +195,9 @@ class Buffer:
             rest = whole.since(given)
             self._bytes -= len(whole.body) - len(rest.body)
             chunks.appendleft(rest)
-        if not chunks:
+        if not chunks and self.hand(self.epoch, self.next_offset):
             # a filter left out what there is behind it
-            self.hand(self.epoch, self.next_offset)
+            self.skip(self.epoch, given, self.next_offset)
         self._update_room()
 
     def _update_room(self) -> None:

@@ -36,7 +36,7 @@ LATE = Retry(delay_level=3)
 class _Call:
     """A call that runs now."""
 
-    __slots__ = ("began", "given_up", "messages", "queue", "reported", "traced")
+    __slots__ = ("began", "given_up", "messages", "overdue", "queue", "reported", "traced")
 
     def __init__(self, queue: MessageQueue, messages: list[MessageView], began: float) -> None:
         self.queue = queue
@@ -44,6 +44,8 @@ class _Call:
         self.began = began
         self.traced: TracedCall | None = None
         self.reported = False
+        # whether it has taken longer than allowed, and whether that ended the waiting for it
+        self.overdue = False
         self.given_up = False
 
     def give_up(self) -> None:
@@ -103,7 +105,8 @@ class Calls:
     """Calls ``handler``, a plain function in a thread, a coroutine function in the loop.
 
     A call that takes longer than ``timeout`` seconds is given up on: its messages are to be seen again later, and what
-    it returns in the end counts for nothing.
+    it returns in the end counts for nothing. ``in_order`` it is reported, and waited for: a thread cannot be stopped,
+    so the same messages would be handed out a second time while the first call still has them.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Calls:
         timeout: float,
         stats: Stats,
         tracer: ConsumeTracer | None = None,
+        in_order: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not callable(handler):
@@ -131,6 +135,7 @@ class Calls:
         self._timeout = timeout
         self._stats = stats
         self._tracer = tracer
+        self._in_order = in_order
         self._clock = clock
         self._running: dict[int, _Call] = {}
         # how many calls were given up on
@@ -147,8 +152,8 @@ class Calls:
 
     @property
     def slow(self) -> int:
-        """How many calls run for more than a minute now."""
-        return sum(call.reported for call in self._running.values())
+        """How many calls run for more than a minute now. For any thread: it looks at a copy, made in one step."""
+        return sum(call.reported for call in list(self._running.values()))
 
     async def call(self, queue: MessageQueue, messages: list[MessageView]) -> Outcome:
         """What the handler says of the messages. An exception means the same as a retry."""
@@ -210,14 +215,18 @@ class Calls:
         self.look()
 
     def look(self) -> None:
-        """Report calls that take long, and give up on those that take too long."""
+        """Report calls that take long, and give up on those that take too long, unless they are in order."""
         now = self._clock()
         for call in list(self._running.values()):
             took = now - call.began
             if took > SLOW and not call.reported:
                 call.reported = True
                 log.warning("the handler has had %s for %.0f s: it may be blocked", _named(call), took)
-            if took > self._timeout and not call.given_up:
+            if took > self._timeout and not call.overdue:
+                call.overdue = True
+                if self._in_order:
+                    log.error("the handler has had %s for %.0f s: the queue waits until it returns", _named(call), took)
+                    continue
                 call.given_up = True
                 self.given_up += 1
                 log.error("the handler has had %s for %.0f s: it is given up, they come again", _named(call), took)

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 # Seconds before a message that the broker did not take back is offered to it again; then ever so often.
 GIVE_BACK_PAUSES = (0.1, 0.5, 2.0, 5.0)
-# How long a lock counts after it was granted, as with Java's members: brokers keep it for twice as long.
-LOCK_COUNTS = 30.0
 # A queue without a lock that counts is looked at again after so many seconds.
 UNLOCKED_PAUSE = 0.1
 NEVER = Retry(delay_level=-1)
@@ -51,6 +49,7 @@ class GiveBack:
 
     async def once(self, holding: Holding, message: MessageView, retry: Retry) -> None:
         header = SendBack(
+            broker_name=holding.queue.broker,
             offset=message.commit_log_offset,
             group=self._group,
             delay_level=retry.delay_level,
@@ -151,19 +150,13 @@ class OrderlyDelivery:
 
     in_order = True
 
-    def __init__(
-        self, calls: Calls, give_back: GiveBack, *, suspend: float, locked: bool, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, calls: Calls, give_back: GiveBack, *, suspend: float) -> None:
         self._calls = calls
         self._give_back = give_back
         self._suspend = suspend
-        self._locked = locked
-        self._clock = clock
 
     def ready(self, holding: Holding) -> float:
-        if self._locked and self._clock() - holding.locked_at > LOCK_COUNTS:
-            return UNLOCKED_PAUSE
-        return 0.0
+        return 0.0 if holding.lease.counts() else UNLOCKED_PAUSE
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
         failed = list(failures(batch, await self._calls.call(holding.queue, _shown(holding, batch))))

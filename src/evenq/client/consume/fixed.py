@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Generic
 
 from evenq.client.group.held import H
-from evenq.client.group.offsets import BrokerOffsets, commit, commit_all
+from evenq.client.group.offsets import BrokerOffsets, Offsets, commit, commit_all
 from evenq.client.group.starting import StartingPoint
 from evenq.client.group.starts import Start
 from evenq.client.net.session import Session
@@ -25,7 +25,7 @@ AGAIN = 1.0
 
 
 class FixedQueues(Generic[H]):
-    """Holds exactly the queues it was told to. ``hold`` and ``started`` are as for a member of a group."""
+    """Holds exactly the queues it was told to. ``hold``, ``started`` and ``offsets`` are as for a member."""
 
     def __init__(
         self,
@@ -35,10 +35,11 @@ class FixedQueues(Generic[H]):
         begin: str | datetime,
         hold: Callable[[MessageQueue, Start], H],
         started: Callable[[H], None],
+        offsets: Offsets | None = None,
     ) -> None:
         self._session = session
         self._group = group
-        self._offsets = BrokerOffsets(session, group, StartingPoint.of(begin))
+        self._offsets = offsets or BrokerOffsets(session, group, StartingPoint.of(begin))
         self._hold = hold
         self._started = started
         self._wanted: set[MessageQueue] = set()

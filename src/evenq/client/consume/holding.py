@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from evenq.client.consume.progress import Progress
-from evenq.client.group.held import Cached
+from evenq.client.group.held import Cached, Lease
 from evenq.client.read.unpacking import Unread
 from evenq.client.settings import FlowControl
 from evenq.errors import ProtocolError
@@ -40,7 +40,7 @@ class Holding:
         self.committed = start if stored else -1
         # incremented by every reset: a commit that began before it says nothing of what is committed now
         self.epoch = 0
-        self.locked_at = 0.0
+        self.lease = Lease()
         self.committing = asyncio.Lock()
         self.dropped = False
         # who pulls this queue, and when it was last heard of
@@ -123,11 +123,14 @@ class Holding:
         return news
 
     def take(self, count: int) -> list[MessageView]:
-        """The next messages for a listener, at most ``count``. Every batch taken must be finished.
+        """The next messages for a listener, at most ``count``; none while the lease does not count. Every batch taken
+        must be finished.
 
         Whoever ends a batch gives this same list: a batch is known by its identity, for after a reset there may be
         another one with the same offsets.
         """
+        if not self.lease.counts():
+            return []
         self._unpack(count)
         if not self.room.is_set():
             # there may be fewer of them than it seemed

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,10 +16,13 @@ from evenq.client.consume.buffer import Buffer
 from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
-from evenq.client.read.unpacking import as_messages
+from evenq.client.read.unpacking import as_columns, as_messages
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
 from evenq.protocol.view import MessageView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Intake", "Shown", "in_turn"]
 
@@ -32,6 +36,10 @@ class Shown(msgspec.Struct, frozen=True):
 
     def hand(self, stop: int) -> bool:
         return self.buffer.hand(self.epoch, stop)
+
+    def skip(self, start: int) -> None:
+        """The chunk, which was given, holds no message from ``start`` on."""
+        self.buffer.skip(self.epoch, max(start, self.chunk.start), self.chunk.stop)
 
 
 def in_turn(buffers: Iterable[Buffer], limit: int) -> tuple[list[Shown], bool]:
@@ -58,6 +66,22 @@ def in_turn(buffers: Iterable[Buffer], limit: int) -> tuple[list[Shown], bool]:
     return found, False
 
 
+def last_offsets(batch: pa.RecordBatch) -> dict[MessageQueue, int]:
+    """The last offset of each queue that a record batch has messages of.
+
+    >>> import pyarrow as pa
+    >>> columns = {"topic": ["t"] * 3, "broker": ["b"] * 3, "queue_id": [0, 1, 0], "offset": [7, 3, 8]}
+    >>> last_offsets(pa.RecordBatch.from_pydict(columns))[MessageQueue("t", "b", 0)]
+    8
+    """
+    import pyarrow as pa
+
+    grouped = pa.Table.from_batches([batch]).group_by(["topic", "broker", "queue_id"]).aggregate([("offset", "max")])
+    return {
+        MessageQueue(row["topic"], row["broker"], row["queue_id"]): row["offset_max"] for row in grouped.to_pylist()
+    }
+
+
 class Intake:
     """Reads held queues ahead. With ``auto_commit`` asking for more says that what was given before is done."""
 
@@ -73,6 +97,7 @@ class Intake:
         self._arrived = asyncio.Event()
         # which buffer comes first: another one each time
         self._turn = 0
+        self._closed = False
 
     @property
     def buffers(self) -> dict[MessageQueue, Buffer]:
@@ -96,6 +121,11 @@ class Intake:
             buffer.reader.cancel()
         buffer.jump(offset)
         self.start(buffer)
+
+    def close(self) -> None:
+        """Nothing comes any more: whoever waits need not wait longer."""
+        self._closed = True
+        self.wake()
 
     def wake(self) -> None:
         """Let whoever waits look again."""
@@ -124,32 +154,57 @@ class Intake:
         if not shown:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    while not shown:
+                    while not shown and not self._closed:
                         await self._arrival()
                         shown, full = self._look(limit)
         if gather and not full and self._growing(limit):
             with suppress(TimeoutError):
                 async with asyncio.timeout(gather):
-                    while self._growing(limit):
+                    while self._growing(limit) and not self._closed:
                         await self._arrival()
             shown, _ = self._look(limit)
         return shown
 
-    async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Chunk]:
-        """The same, given to the caller at once."""
-        return [shown.chunk for shown in await self.look(limit, timeout, gather) if shown.hand(shown.chunk.stop)]
+    async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Shown]:
+        """The same, given to the caller at once. What of it turns out to hold no message must be skipped."""
+        return [shown for shown in await self.look(limit, timeout, gather) if shown.hand(shown.chunk.stop)]
+
+    def messages(self, taken: Iterable[Shown]) -> list[MessageView]:
+        """The messages of what was taken."""
+        found: list[MessageView] = []
+        for shown in taken:
+            messages = as_messages(shown.chunk, self.tags)
+            shown.skip(messages[-1].queue_offset + 1 if messages else shown.chunk.start)
+            found += messages
+        return found
+
+    def columns(self, taken: Sequence[Shown], *, include_properties: bool) -> pa.RecordBatch:
+        """The same as a record batch."""
+        found = as_columns([shown.chunk for shown in taken], self.tags, include_properties=include_properties)
+        if not len(found):
+            for shown in taken:
+                shown.skip(shown.chunk.start)
+        elif not self._auto_commit:
+            # else all of it is done when more is asked for
+            ends = last_offsets(found)
+            for shown in taken:
+                shown.skip(ends.get(shown.chunk.queue, -1) + 1)
+        return found
 
     def hand_out(self, everything: Sequence[Shown]) -> Iterator[MessageView]:
         """Message by message: each is given when it is asked for, and done when the next one is."""
         for shown in everything:
+            end = shown.chunk.start
             for message in as_messages(shown.chunk, self.tags):
-                if not shown.hand(message.queue_offset + 1):
+                end = message.queue_offset + 1
+                if not shown.hand(end):
                     break
                 yield message
                 self._done(shown)
             else:
                 # what a filter left out behind the last message
-                shown.hand(shown.chunk.stop)
+                if shown.hand(shown.chunk.stop):
+                    shown.skip(end)
                 self._done(shown)
 
     def _done(self, shown: Shown) -> None:
@@ -163,7 +218,7 @@ class Intake:
 
     @property
     def _ready(self) -> list[Buffer]:
-        return [buffer for buffer in self._buffers.values() if not buffer.dropped and not buffer.paused]
+        return [buffer for buffer in self._buffers.values() if buffer.may_give]
 
     def _growing(self, limit: int) -> bool:
         """Whether there is less than ``limit``, and more about to come."""

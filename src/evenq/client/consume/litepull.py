@@ -9,25 +9,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from evenq.balance import StrategyLike
+from evenq.client.closing import Closing
 from evenq.client.consume.answers import Answers
 from evenq.client.consume.buffer import Buffer
 from evenq.client.consume.fixed import FixedQueues
 from evenq.client.consume.intake import Intake, Shown
+from evenq.client.group.localoffsets import DEFAULT_FOLDER, LocalOffsets
 from evenq.client.group.member import Member, checked_group
-from evenq.client.group.starting import milliseconds
+from evenq.client.group.starting import StartingPoint, milliseconds
 from evenq.client.group.starts import Start
 from evenq.client.group.watching import AssignmentListener, QueuesListener, Watch
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
-from evenq.client.read.unpacking import as_columns, as_messages
-from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_limit, checked_wait
+from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_limit, checked_model, checked_wait
 from evenq.errors import ArgumentError, StateError
-from evenq.model import MessageQueue
+from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import Subscription
 from evenq.protocol.filters import SQL92, TAG, subscription
 from evenq.protocol.view import MessageView
@@ -52,8 +55,11 @@ class LitePullConsumer:
     ``strategy``     how the queues are divided: a name, a strategy, or a function
     ``instance``     this member's name; with it the client id is the same after a restart
     ``begin``        where a new group begins: ``"last"``, ``"first"`` or a datetime
+    ``model``        ``CLUSTERING``, or ``BROADCASTING``: every member gets every message
     ``auto_commit``  asking for more says that what was given before is done; without it, only
                      ``commit`` says so
+    ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
+                     ``instance``, or it will not find them again
     ``flow_control`` what is read ahead of each queue
     ================ ===========================================================================
 
@@ -70,7 +76,9 @@ class LitePullConsumer:
         strategy: StrategyLike = "AVG",
         instance: str | None = None,
         begin: str | datetime = "last",
+        model: MessageModel | str = MessageModel.CLUSTERING,
         auto_commit: bool = True,
+        offsets_in: Path | str = DEFAULT_FOLDER,
         flow_control: FlowControl = READ_AHEAD,
         credentials: Credentials | None = None,
         tls: TlsLike = None,
@@ -78,12 +86,17 @@ class LitePullConsumer:
         intervals: Intervals | None = None,
     ) -> None:
         self.group = checked_group(group)
+        self.model = checked_model(model)
         self._begin = begin
         self._limits = flow_control
         self._auto_commit = auto_commit
         self._session = Session(
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
         )
+        self._local: LocalOffsets | None = None
+        if self.model is MessageModel.BROADCASTING:
+            named = instance is not None
+            self._local = LocalOffsets(self._session, group, StartingPoint.of(begin), Path(offsets_in), named=named)
         self._intake = Intake(self._session, group, self._subscription, auto_commit=auto_commit)
         self._watch = Watch(self._session)
         self._member = Member(
@@ -93,7 +106,10 @@ class LitePullConsumer:
             begin=begin,
             hold=self._hold,
             started=self._intake.start,
+            resumed=lambda buffer: self._intake.wake(),
             pushed=False,
+            broadcasting=self._local is not None,
+            offsets=self._local,
         )
         self._member.rebalancer.on_plan.append(self._watch.planned)
         self._answers = Answers(
@@ -101,17 +117,30 @@ class LitePullConsumer:
             group,
             holdings=lambda: self._source.holdings,
             subscriptions=lambda: self._member.subscriptions,
-            settings=lambda: {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY", "autoCommit": str(auto_commit).lower()},
+            settings=lambda: {
+                "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
+                **self._member.settings,
+                "autoCommit": str(auto_commit).lower(),
+            },
             reset=self._reset,
         )
         self._fixed: FixedQueues[Buffer] | None = None
         self._starting = asyncio.Lock()
         self._started = False
-        self._closed = False
+        self._closing = Closing()
 
     @property
     def client_id(self) -> str:
         return self._session.client_id
+
+    @property
+    def strategy(self) -> StrategyLike:
+        """How the queues are divided; may be set until the consumer starts."""
+        return self._member.strategy
+
+    @strategy.setter
+    def strategy(self, strategy: StrategyLike) -> None:
+        self._member.strategy = strategy
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -132,7 +161,12 @@ class LitePullConsumer:
             raise StateError("this consumer has subscribed: a consumer either subscribes or assigns")
         if self._fixed is None:
             self._fixed = FixedQueues(
-                self._session, self.group, begin=self._begin, hold=self._hold, started=self._intake.start
+                self._session,
+                self.group,
+                begin=self._begin,
+                hold=self._hold,
+                started=self._intake.start,
+                offsets=self._local,
             )
         self._fixed.assign(queues)
 
@@ -141,7 +175,8 @@ class LitePullConsumer:
         self._watch.on_assignment(listener)
 
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
-        """Call ``listener(topic, queues)`` when the topic has other queues: looked at after 10 s, then every 30 s."""
+        """Call ``listener(topic, queues)`` when the topic has other queues: looked at after 10 s, then every 30 s
+        (``Intervals(first_look, queue_check)``)."""
         self._watch.on_queues(topic, listener)
 
     # messages
@@ -151,9 +186,8 @@ class LitePullConsumer:
         until = time.monotonic() + checked_wait(timeout)
         checked_limit(limit)
         await self.start()
-        while chunks := await self._intake.take(limit, until - time.monotonic()):
-            found = [message for chunk in chunks for message in as_messages(chunk, self._intake.tags)]
-            if found:
+        while taken := await self._intake.take(limit, until - time.monotonic()):
+            if found := self._intake.messages(taken):
                 return found
         return []
 
@@ -165,14 +199,14 @@ class LitePullConsumer:
         checked_limit(limit)
         await self.start()
         while True:
-            chunks = await self._intake.take(limit, until - time.monotonic(), GATHER)
-            found = as_columns(chunks, self._intake.tags, include_properties=include_properties)
-            if len(found) or not chunks:
+            taken = await self._intake.take(limit, until - time.monotonic(), GATHER)
+            found = self._intake.columns(taken, include_properties=include_properties)
+            if len(found) or not taken:
                 return found
 
     async def __aiter__(self) -> AsyncIterator[MessageView]:
         """Every message, until the consumer is closed. One is done when the next is asked for."""
-        while not self._closed:
+        while not self._closing.begun:
             for message in self._intake.hand_out(await self._look(TOGETHER, 1.0)):
                 yield message
 
@@ -235,9 +269,14 @@ class LitePullConsumer:
         else:
             buffers = [(await self._buffer(queue)).finished(offset) for queue, offset in offsets.items()]
         await asyncio.gather(*map(self._source.commit, buffers))
+        if self._local is not None:
+            await self._local.write()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the brokers have stored for the group, None for nothing. The queue need not be this consumer's."""
+        """What the brokers have stored for the group, or this member's file where it broadcasts; None for nothing. The
+        queue need not be this consumer's."""
+        if self._local is not None:
+            return await self._local.stored(queue)
         await self._session.routes.get(queue.topic)
         address = self._session.routes.address_of(queue)
         return await self._session.remote.stored_offset(address, self.group, queue)
@@ -247,30 +286,30 @@ class LitePullConsumer:
     async def start(self) -> None:
         """Begin now rather than with the first call that needs it. Returns when the brokers know of this consumer."""
         async with self._starting:
-            self._session.check_open("consumer")
+            self._closing.check_open("consumer")
             if not self._started:
                 self._answers.serve()
                 await self._source.join()
+                # it may have been closed meanwhile, by another thread or task
+                self._closing.check_open("consumer")
                 self._session.start()
                 self._watch.start()
+                if self._local is not None:
+                    self._session.spawn(
+                        self._session.every(
+                            self._session.intervals.commit, self._local.write, "writing of local offsets"
+                        )
+                    )
                 self._started = True
 
     async def close(self, *, done: bool = True) -> None:
-        """Commit, hand everything over and leave. Safe to call twice.
+        """Commit, hand everything over and leave. Safe to call twice: both calls return at the end.
 
         ``done``: what was given last is done, too. Without ``auto_commit`` only :meth:`commit` says what is done, so
         nothing else is committed here.
         """
-        self._closed = True
-        self._intake.wake()
-        if self._started:
-            self._started = False
-            if done and self._auto_commit:
-                self._intake.finish()
-            else:
-                self._intake.take_back()
-            await self._source.leave()
-        await self._session.close()
+        self._intake.close()
+        await self._closing.run(partial(self._leave, done=done and self._auto_commit), self._session.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -281,6 +320,17 @@ class LitePullConsumer:
         await self.close(done=kind is None)
 
     # inside
+
+    async def _leave(self, *, done: bool) -> None:
+        if self._started:
+            self._started = False
+            if done:
+                self._intake.finish()
+            else:
+                self._intake.take_back()
+            await self._source.leave()
+            if self._local is not None:
+                await self._local.write()
 
     @property
     def _source(self) -> Member[Buffer] | FixedQueues[Buffer]:

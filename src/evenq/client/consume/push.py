@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from evenq.balance import Plan, StrategyLike
+from evenq.client.closing import Closing
 from evenq.client.consume.answers import Answers
 from evenq.client.consume.calls import Calls
 from evenq.client.consume.consumetrace import ConsumeTracer
@@ -25,11 +26,12 @@ from evenq.client.group.localoffsets import DEFAULT_FOLDER, LocalOffsets
 from evenq.client.group.member import Member
 from evenq.client.group.starting import StartingPoint
 from evenq.client.group.starts import Start
+from evenq.client.group.watching import AssignmentListener, Watch
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC
-from evenq.client.settings import FlowControl, Intervals, Timeouts
+from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_model
 from evenq.errors import ArgumentError, StateError
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.filters import SQL92, TAG
@@ -66,7 +68,8 @@ class PushConsumer:
 
     The handler is a plain function (it runs in a thread) or a coroutine function. It gets a list of messages and
     returns None, or :class:`evenq.Retry` to see them again later, or a list with one of either for each message; an
-    exception counts as a retry. One that takes longer than ``timeouts.consume`` is given up on.
+    exception counts as a retry. A call that takes longer than ``timeouts.consume`` is given up on: its messages come
+    again later. In order it is only reported, since nothing of its queue may be delivered before it has ended.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class PushConsumer:
         if not suspend > 0:
             raise ArgumentError("suspend", suspend, "give a number of seconds above 0")
         self.group = group
-        self.model = _model(model)
+        self.model = checked_model(model)
         self._limits = flow_control or FlowControl()
         self._batch = batch
         self._lanes = concurrency
@@ -113,9 +116,8 @@ class PushConsumer:
             self._tracer = ConsumeTracer(session, group, TRACE_TOPIC if trace is True else trace)
         self._local: LocalOffsets | None = None
         if self._broadcasting:
-            self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in))
-            if instance is None:
-                log.warning("group %s broadcasts without an instance name: a restart begins anew", group)
+            named = instance is not None
+            self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in), named=named)
         self._member = Member(
             session,
             group,
@@ -123,9 +125,12 @@ class PushConsumer:
             begin=begin,
             hold=self._hold,
             started=lambda holding: self._reader.start(holding),
+            resumed=self._arrived,
             broadcasting=self._broadcasting,
             offsets=self._local,
         )
+        self._watch = Watch(session)
+        self._member.rebalancer.on_plan.append(self._watch.planned)
         self._reader = QueueReader(session, group, self._member.subscription, self._arrived, self._stats, clock=clock)
         self._answers = Answers(
             session,
@@ -142,10 +147,20 @@ class PushConsumer:
         self._calls: Calls | None = None
         self._dispatcher: Dispatcher | Crew | None = None
         self._stopping = asyncio.Event()
+        self._closing = Closing()
 
     @property
     def client_id(self) -> str:
         return self._session.client_id
+
+    @property
+    def strategy(self) -> StrategyLike:
+        """How the queues are divided; may be set until the consumer starts."""
+        return self._member.strategy
+
+    @strategy.setter
+    def strategy(self, strategy: StrategyLike) -> None:
+        self._member.strategy = strategy
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -166,13 +181,18 @@ class PushConsumer:
         """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
         self._member.rebalancer.on_plan.append(listener)
 
+    def on_assignment(self, listener: AssignmentListener) -> None:
+        """Call ``listener(topic, all its queues, mine)`` whenever this member's share of a topic changes; the group's
+        retry topic is one of them."""
+        self._watch.on_assignment(listener)
+
     async def start(self, handler: Handler, *, orderly: bool = False) -> None:
         """Join the group and begin. Returns when the brokers know of this member.
 
         ``orderly``: the messages of a queue one after the other, and none of them before the last one is consumed.
         """
         session = self._session
-        session.check_open("consumer")
+        self._closing.check_open("consumer")
         if self._calls is not None:
             raise StateError("this consumer runs already: one handler each")
         self._calls = Calls(
@@ -181,6 +201,7 @@ class PushConsumer:
             timeout=session.timeouts.consume,
             stats=self._stats,
             tracer=self._tracer,
+            in_order=orderly,
             clock=self._clock,
         )
         self._orderly = orderly
@@ -194,7 +215,10 @@ class PushConsumer:
         self._dispatcher.start()
         self._answers.serve()
         session.start()
+        self._watch.start()
         await self._member.join()
+        # it may have been closed meanwhile, by another thread or task
+        self._closing.check_open("consumer")
         session.spawn(session.repeat(self._calls.wait_and_look, "check of running handlers"))
         session.spawn(
             session.every(session.intervals.rebalance, self._retake_stale, "check of queues that stand still")
@@ -217,18 +241,19 @@ class PushConsumer:
         self._stopping.set()
 
     async def close(self) -> None:
-        """Hand everything over and leave the group. Safe to call twice."""
+        """Hand everything over and leave the group. Safe to call twice: both calls return at the end.
+
+        A close that is cancelled does not wait for running calls of the handler, and closes the rest.
+        """
         self._stopping.set()
-        if self._calls is not None and not self._session.closed:
-            await self._member.leave()
-            if self._dispatcher is not None:
-                await self._dispatcher.stop()
+        steps: list[Callable[[], Awaitable[object]]] = []
+        if self._calls is not None:
+            steps += [self._member.leave, self._stop_calls]
             if self._local is not None:
-                await self._local.write()
-            self._calls.close()
+                steps.append(self._local.write)
             if self._tracer is not None:
-                await self._tracer.flush()
-        await self._session.close()
+                steps.append(self._tracer.flush)
+        await self._closing.run(*steps, self._session.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -238,6 +263,14 @@ class PushConsumer:
     ) -> None:
         await self.close()
 
+    async def _stop_calls(self) -> None:
+        try:
+            if self._dispatcher is not None:
+                await self._dispatcher.stop()
+        finally:
+            if self._calls is not None:
+                self._calls.close()
+
     @property
     def _broadcasting(self) -> bool:
         return self.model is MessageModel.BROADCASTING
@@ -246,9 +279,7 @@ class PushConsumer:
         limit = self._max_retries
         if orderly:
             give_back = GiveBack(self._session, self.group, RETRIES_IN_ORDER if limit is None else limit)
-            return OrderlyDelivery(
-                calls, give_back, suspend=self._suspend, locked=not self._broadcasting, clock=self._clock
-            )
+            return OrderlyDelivery(calls, give_back, suspend=self._suspend)
         if self._broadcasting:
             return BroadcastDelivery(calls)
         return ConcurrentDelivery(
@@ -277,7 +308,7 @@ class PushConsumer:
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_CONSUMEORDERLY": "true" if self._orderly else "false",
             "PROP_THREADPOOL_CORE_SIZE": str(self._lanes),
-            "messageModel": self.model.value,
+            **self._member.settings,
             "consumeMessageBatchMaxSize": str(self._batch),
             "consumeTimeout": str(round(self._session.timeouts.consume / 60)),
             "maxReconsumeTimes": str(-1 if self._max_retries is None else self._max_retries),
@@ -298,10 +329,3 @@ class PushConsumer:
         if stale:
             log.error("nobody has pulled %s for %.0f s: taken anew", ", ".join(map(str, stale)), STALE)
             self._member.retake(stale)
-
-
-def _model(model: MessageModel | str) -> MessageModel:
-    try:
-        return MessageModel(model)
-    except ValueError:
-        raise ArgumentError("model", model, f"give {' or '.join(each.value for each in MessageModel)}") from None

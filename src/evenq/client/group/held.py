@@ -3,15 +3,85 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, TypeVar
 
 from evenq.model import MessageQueue
 
-__all__ = ["LOCK_LOST", "Cached", "H", "Held"]
+__all__ = ["LEASE_VALID_S", "Cached", "Channel", "H", "Held", "Lease"]
 
-# What stands for the time of the last lock where another member has it now.
-LOCK_LOST = float("-inf")
+# How long a lock counts after the broker granted it, as with Java's members: brokers keep it for twice as long.
+LEASE_VALID_S = 30.0
+
+
+class Channel(Protocol):
+    """A connection, as far as a lock depends on it."""
+
+    @property
+    def closed(self) -> bool: ...
+
+
+class _State(Enum):
+    UNLOCKED = "unlocked"
+    LOCKED = "locked"
+    LOST = "lost"
+
+
+class Lease:
+    """What a member knows of the broker's lock on a queue that it holds. Messages are handed out, and offsets
+    committed, only while the lease counts.
+
+    A broker keeps locks in memory, so a restart frees them. It also counts a member as gone when its connection closes,
+    and another member may then unlock in its name. So a lock is certain only as long as the connection lives on which
+    it was granted.
+
+    =========== ============================= ============================================================
+    state       counts                        changes
+    =========== ============================= ============================================================
+    ``UNLOCKED`` always: the queue is held    granted: ``LOCKED``; refused: stays, since the queue was taken
+                without a lock on purpose     knowing that another name has the lock
+    ``LOCKED``  while the connection is open  granted: on the connection of now; refused: ``LOST``
+                and for ``LEASE_VALID_S``
+    ``LOST``    never: another member has it  none: the queue is released and may be claimed again
+    =========== ============================= ============================================================
+    """
+
+    __slots__ = ("_channel", "_clock", "_state", "granted_at")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._state = _State.UNLOCKED
+        self._channel: Channel | None = None
+        # when the lock was granted last; 0 where it never was
+        self.granted_at = 0.0
+
+    @property
+    def locked(self) -> bool:
+        return self._state is _State.LOCKED
+
+    @property
+    def lost(self) -> bool:
+        return self._state is _State.LOST
+
+    def counts(self) -> bool:
+        """Whether nobody else can hold the queue now. May be asked in any thread."""
+        if self._state is _State.LOCKED:
+            assert self._channel is not None
+            return not self._channel.closed and self._clock() - self.granted_at <= LEASE_VALID_S
+        return self._state is _State.UNLOCKED
+
+    def granted(self, channel: Channel, at: float) -> None:
+        """The broker granted or renewed the lock on ``channel``, asked at ``at``."""
+        if self._state is not _State.LOST:
+            self._channel, self.granted_at, self._state = channel, at, _State.LOCKED
+
+    def refused(self) -> None:
+        """Another name has the lock."""
+        if self._state is _State.LOCKED:
+            self._state = _State.LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +98,14 @@ class Held(Protocol):
     """What the group's side must know of a held queue, whatever its messages are kept in.
 
     ``committed`` is what the broker has confirmed, ``committable`` what it may be told; ``in_hand`` counts what was
-    handed out and has not ended. ``locked_at``, ``pulled_at`` and ``consumed_at`` are when that was last done.
+    handed out and has not ended. ``pulled_at`` and ``consumed_at`` are when that was last done.
     """
 
     committed: int
     # incremented by whatever moves the queue to another offset while a commit may be under way
     epoch: int
-    locked_at: float
+    # the broker's lock on the queue; unlocked where none is needed
+    lease: Lease
     pulled_at: float
     consumed_at: float
     # held while a commit is under way: of two at once the lower might be stored last

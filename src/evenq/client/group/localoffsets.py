@@ -77,22 +77,29 @@ class OffsetFile:
 
 
 class LocalOffsets:
-    """The offsets of one member. They are kept in memory and written every now and then, and at the end."""
+    """The offsets of one member. They are kept in memory and written every now and then, and at the end.
 
-    def __init__(self, session: Session, group: str, point: StartingPoint, folder: Path) -> None:
+    ``named`` members have the same client id after a restart, so they find their file again.
+    """
+
+    def __init__(self, session: Session, group: str, point: StartingPoint, folder: Path, *, named: bool) -> None:
         self._session = session
         self._point = point
         self._file = OffsetFile(folder.expanduser() / session.client_id / group / "offsets.json")
         self._offsets: dict[MessageQueue, int] | None = None
         self._unwritten = False
+        if not named:
+            log.warning("group %s broadcasts without an instance name: a restart begins anew", group)
 
     async def find(self, queues: Collection[MessageQueue], *, until_still: bool) -> dict[MessageQueue, Start]:
-        if self._offsets is None:
-            self._offsets = await asyncio.to_thread(self._file.read)
-        found = {queue: Start(offset, True) for queue in queues if (offset := self._offsets.get(queue)) is not None}
+        known = await self._known()
+        found = {queue: Start(offset, True) for queue in queues if (offset := known.get(queue)) is not None}
         rest = [queue for queue in queues if queue not in found]
         asked = zip(rest, await asyncio.gather(*map(self._ask, rest)), strict=True)
         return found | {queue: start for queue, start in asked if start is not None}
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        return (await self._known()).get(queue)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
         if self._offsets is not None:
@@ -112,6 +119,15 @@ class LocalOffsets:
             except OSError as error:
                 self._unwritten = True
                 log.error("offsets could not be written: %s", error)
+
+    async def _known(self) -> dict[MessageQueue, int]:
+        """The offsets, read from the file with the first call."""
+        if self._offsets is None:
+            read = await asyncio.to_thread(self._file.read)
+            # another call may have been faster, and offsets have been stored since
+            if self._offsets is None:
+                self._offsets = read
+        return self._offsets
 
     async def _ask(self, queue: MessageQueue) -> Start | None:
         try:

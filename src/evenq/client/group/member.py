@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Generic
 
 from evenq.balance import StrategyLike
+from evenq.client.agreement import MODEL, STRATEGY, describe
+from evenq.client.group.differing import DifferenceWatch
 from evenq.client.group.doubles import DoubleWatch
 from evenq.client.group.handover import HandoverLocks, Locks, NoLocks
 from evenq.client.group.held import H
@@ -25,7 +27,7 @@ from evenq.client.group.starts import Start
 from evenq.client.net.session import Session
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageModel, MessageQueue
-from evenq.protocol.bodies import ConsumerData, Subscription
+from evenq.protocol.bodies import ConsumerData, RunningInfo, Subscription
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import TAG, subscription
@@ -46,7 +48,8 @@ def checked_group(group: str) -> str:
 
 
 class Member(Generic[H]):
-    """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold.
+    """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold,
+    ``resumed`` when messages of a queue may be handed out again after its lease did not count.
 
     ``pushed`` members are handed their messages and give back what failed; the others ask for them. ``offsets`` are
     the brokers' unless given; ``broadcasting`` members take every queue.
@@ -61,6 +64,7 @@ class Member(Generic[H]):
         begin: str | datetime,
         hold: Callable[[MessageQueue, Start], H],
         started: Callable[[H], None],
+        resumed: Callable[[H], None] = lambda held: None,
         pushed: bool = True,
         broadcasting: bool = False,
         offsets: Offsets | None = None,
@@ -74,24 +78,57 @@ class Member(Generic[H]):
         self._hold = hold
         self._subscriptions: dict[str, Subscription] = {}
         self._joined = False
-        locks = HandoverLocks(session.remote, group, session.client_id, session.routes.master_of)
-        self._locks: Locks = NoLocks() if broadcasting else locks
-        self._ownership = owner = Ownership(
-            session, self._locks, self._begin, self.commit, started=started, ended=lambda: self.rebalancer.soon()
-        )
-        self._shares: Shares
-        if broadcasting:
-            self._shares = WholeShares()
-        elif strategy == STICKY:
-            self._shares = ClaimedShares(
-                locks, group, session.client_id, owner.leave, lambda: owner.leaving, lambda: owner.queues
+        self._locks: Locks = NoLocks()
+        if not broadcasting:
+            self._locks = HandoverLocks(
+                session.remote,
+                group,
+                session.client_id,
+                # a slave grants locks, too
+                session.routes.first_replica_of,
+                session.connections.get,
+                outages=session.outages,
             )
-        else:
-            self._shares = ComputedShares(strategy, group, session.client_id)
-        self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), owner)
+        self._ownership = Ownership(
+            session,
+            self._locks,
+            self._begin,
+            self.commit,
+            started=started,
+            ended=lambda: self.rebalancer.soon(),
+            resumed=resumed,
+        )
+        self._strategy = strategy
+        self._shares = self._shares_by(strategy)
+        self.rebalancer = Rebalancer(session, group, self._shares, lambda: list(self._subscriptions), self._ownership)
         self.doubles = DoubleWatch(session, group)
+        self.differences = DifferenceWatch(
+            session, group, lambda: RunningInfo(properties=self.settings, subscription_set=self.subscriptions)
+        )
         if pushed and not broadcasting:
             self.subscribe(RETRY_PREFIX + group, "*")
+
+    @property
+    def strategy(self) -> StrategyLike:
+        """How the queues are divided; may be set until this member joins."""
+        return self._strategy
+
+    @strategy.setter
+    def strategy(self, strategy: StrategyLike) -> None:
+        if self._joined:
+            raise StateError(f"this member of group {self.group} divides queues already: set the strategy before start")
+        self._shares = self.rebalancer.shares = self._shares_by(strategy)
+        self._strategy = strategy
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What this member tells, and what all members must have in common."""
+        told = {MODEL: self._model.value}
+        return told if self._broadcasting else told | {STRATEGY: describe(self._strategy)}
+
+    @property
+    def _model(self) -> MessageModel:
+        return MessageModel.BROADCASTING if self._broadcasting else MessageModel.CLUSTERING
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -124,7 +161,7 @@ class Member(Generic[H]):
     def in_order(self) -> None:
         """Consume in order: a queue is read under the broker's lock of the group's own name, and never without it."""
         if isinstance(self._locks, HandoverLocks):
-            self._locks.in_order()
+            self._locks.in_order(self.session.routes.master_of)
             self._ownership.in_order = True
 
     async def join(self) -> None:
@@ -141,7 +178,12 @@ class Member(Generic[H]):
         await session.beat()
         session.spawn(session.repeat(self._wait_and_commit, f"commits of group {self.group}"))
         session.spawn(session.every(session.intervals.renew_locks, self._renew, f"lock renewal of group {self.group}"))
+        # another broker may have the locks from now on
+        session.routes.on_change.append(lambda old, new: self._ownership.connection_changed())
+        session.on_connection.append(lambda address: self._ownership.connection_changed())
+        session.spawn(session.repeat(self._ownership.keep_leases, f"keeping of locks of group {self.group}"))
         session.spawn(self.doubles.watch())
+        session.spawn(self.differences.watch())
         self.rebalancer.start()
 
     async def leave(self) -> None:
@@ -161,11 +203,22 @@ class Member(Generic[H]):
     async def commit_all(self) -> None:
         await commit_all(self._offsets, self._ownership.holdings, self.group, self.session.outages)
 
+    def _shares_by(self, strategy: StrategyLike) -> Shares:
+        if not isinstance(self._locks, HandoverLocks):
+            return WholeShares()
+        if strategy != STICKY:
+            return ComputedShares(strategy, self.group, self.session.client_id)
+        owner = self._ownership
+        return ClaimedShares(
+            self._locks, self.group, self.session.client_id, owner.leave, lambda: owner.leaving, lambda: owner.queues
+        )
+
     async def _tell(self, topic: str) -> None:
         """The brokers learn of a new subscription, those that have its topic among them."""
         await self._find_route(topic)
         await self.session.beat()
         self.rebalancer.soon()
+        self.differences.soon()
 
     async def _find_route(self, topic: str) -> None:
         try:
@@ -192,6 +245,7 @@ class Member(Generic[H]):
 
     async def _members_changed(self, command: Command) -> None:
         self.rebalancer.soon()
+        self.differences.soon()
         if self.rebalancer.mixed:
             # a Java member reads the offset of a queue at once, whether its last holder has let it go or not
             await self.commit_all()
@@ -200,7 +254,7 @@ class Member(Generic[H]):
         return ConsumerData(
             group_name=self.group,
             consume_type="CONSUME_PASSIVELY" if self._pushed else "CONSUME_ACTIVELY",
-            message_model=(MessageModel.BROADCASTING if self._broadcasting else MessageModel.CLUSTERING).value,
+            message_model=self._model.value,
             consume_from_where=self._starting.where.value,
             subscription_data_set=list(self._subscriptions.values()),
         )

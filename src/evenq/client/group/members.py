@@ -1,10 +1,11 @@
-"""Who is in the group: asked from every master that has the subscribed topics, used when they agree."""
+"""Who is in the group: asked of every broker that has the subscribed topics, used when they agree."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from evenq.client.net.remote import Remote
 from evenq.errors import RemoteError
@@ -22,19 +23,23 @@ LANGUAGE = "PYTHON"
 
 
 class Members:
-    """The member list of one group."""
+    """The member list of one group.
+
+    Brokers are given by name, each by the addresses of its replicas, the master's first. Slaves are asked like masters:
+    when a master is back, members that have not found it again yet are known to its slave alone.
+    """
 
     def __init__(self, remote: Remote, group: str) -> None:
         self._remote = remote
         self._group = group
 
-    async def ask(self, masters: Iterable[str]) -> list[str] | None:
-        """The members in Java's order, or None when no master answers.
+    async def ask(self, brokers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """The members in Java's order, or None when no broker answers.
 
-        Masters that differ are asked again, for half a second at most; then whoever is known to one of them counts.
-        A master that does not answer has no say.
+        Brokers that differ are asked again, for half a second at most; then whoever is known to one of them counts.
+        A broker that does not answer has no say.
         """
-        addresses = sorted(set(masters))
+        addresses = sorted(set(chain.from_iterable(brokers.values())))
         answers: list[frozenset[str]] = []
         for _ in range(PATIENCE):
             replies = await asyncio.gather(*map(self._ask_one, addresses))
@@ -43,17 +48,19 @@ class Members:
                 break
             await asyncio.sleep(PAUSE)
         else:
-            log.info("the masters differ on the members of %s; taking all %s", self._group, [*map(sorted, answers)])
+            log.info("the brokers differ on the members of %s; taking all %s", self._group, [*map(sorted, answers)])
         if not answers:
             return None
         return sorted(frozenset().union(*answers), key=java_order)
 
-    async def has_strangers(self, masters: Iterable[str]) -> bool:
+    async def has_strangers(self, brokers: Mapping[str, Sequence[str]]) -> bool:
         """Whether somebody in the group is no evenq member, and so takes no hand-over locks.
 
-        The first master that knows the group tells; where none does, it is taken to be so, which is the safe side.
+        The first broker that knows the group tells, masters before slaves; where none does, it is taken to be so,
+        which is the safe side.
         """
-        for address in sorted(set(masters)):
+        ranked = {(rank, address) for replicas in brokers.values() for rank, address in enumerate(replicas)}
+        for _, address in sorted(ranked):
             try:
                 connected = await self._remote.connected(address, self._group)
             except RemoteError as error:

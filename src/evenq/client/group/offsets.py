@@ -73,9 +73,12 @@ async def commit(offsets: Offsets, held: Held) -> None:
     is stored again.
 
     One commit of a queue at a time: a broker handles requests side by side, and of two under way the lower might be
-    stored last.
+    stored last. Nothing is committed while the lease does not count: another member may hold the queue and be further
+    on.
     """
     async with held.committing:
+        if not held.lease.counts():
+            raise ConnectError(held.queue.broker, f"the lock on {held.queue} ended with the connection to its broker")
         epoch, offset = held.epoch, held.committable
         if offset > held.committed or (offset == held.committed and offsets.may_be_lost(held.queue)):
             await offsets.store(held.queue, offset)
@@ -85,8 +88,8 @@ async def commit(offsets: Offsets, held: Held) -> None:
 
 
 async def commit_all(offsets: Offsets, holdings: Iterable[Held], group: str, outages: Outages) -> None:
-    """The same for many. What fails is logged, and tried again the next time."""
-    queues = list(holdings)
+    """The same for those whose leases count. What fails is logged, and tried again the next time."""
+    queues = [held for held in holdings if held.lease.counts()]
     outcomes = await asyncio.gather(*(commit(offsets, held) for held in queues), return_exceptions=True)
     for held, outcome in zip(queues, outcomes, strict=True):
         name = f"commit of {held.queue} for group {group}"

@@ -7,6 +7,10 @@
 
 A queue is read only while it is held. The lock is taken before the offset is read, and given back after the offset
 is committed, so a queue that changes hands between two members of evenq is read by one of them at a time.
+
+While the connection to the broker is lost, the lease of a held queue does not count (:class:`Lease`): nothing of the
+queue is handed out or committed. The locks are taken anew first thing on the next connection. A queue whose lock is
+refused then is released without a commit, since its new holder may be further on.
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Generic
 
 from evenq.balance import Plan
 from evenq.client.group.handover import Locks
-from evenq.client.group.held import LOCK_LOST, H
+from evenq.client.group.held import H
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
@@ -36,12 +41,15 @@ CLAIM_LIMIT = 30.0
 ALONE_LIMIT = 1.0
 # Queues that are left within so many seconds are unlocked by one request.
 UNLOCK_TOGETHER = 0.003
+# Locks of a broker that did not answer are asked for again after so many seconds, or when a connection is made.
+RENEW_AGAIN_S = 0.2
 
 
 class Ownership(Generic[H]):
     """Carries plans out.
 
-    ``begin`` makes the holdings of queues that are locked, those that it can; ``ended`` is called when one is gone.
+    ``begin`` makes the holdings of queues that are locked, those that it can. ``started`` is called with each of them,
+    ``resumed`` when its lease counts again after it did not, and ``ended`` when one is gone.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class Ownership(Generic[H]):
         *,
         started: Callable[[H], None],
         ended: Callable[[], None],
+        resumed: Callable[[H], None] = lambda holding: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
@@ -61,6 +70,7 @@ class Ownership(Generic[H]):
         self._commit = commit
         self._started = started
         self._ended = ended
+        self._resumed = resumed
         self._clock = clock
         # wanted since when
         self._wanted: dict[MessageQueue, float] = {}
@@ -68,6 +78,7 @@ class Ownership(Generic[H]):
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None
         self._alone = False
+        self._closing = asyncio.Event()
         # whether a queue without a lock must not be read at all
         self.in_order = False
         # queues that have been left and are about to be unlocked, and the event that says so
@@ -75,6 +86,8 @@ class Ownership(Generic[H]):
         self._unlocked = asyncio.Event()
         # a broker serves requests side by side: one that keeps a lock must not overtake the one that gives it back
         self._at_broker = asyncio.Lock()
+        # set when leases may have stopped to count, or may be renewed sooner than at the next interval
+        self._in_doubt = asyncio.Event()
 
     @property
     def holdings(self) -> list[H]:
@@ -118,31 +131,59 @@ class Ownership(Generic[H]):
         self.carry_out(Plan(lose=tuple(queues)))
 
     def members_are(self, members: list[str], gone: Iterable[str]) -> None:
-        """A dead member cannot give its locks back; the survivor with the lowest id does it in its name."""
+        """A dead member cannot give its locks back, so the others do it in its name: each of them, since the only one
+        that does it may die before."""
         self._alone = members == [self._session.client_id]
-        if gone and members and members[0] == self._session.client_id:
+        if gone:
             everything = [queue for route in self._session.routes.all() for queue in route.readable]
             for owner in gone:
                 self._session.spawn(self._locks.release(everything, owner=owner))
 
+    def connection_changed(self) -> None:
+        """A connection to a broker was made or lost, or another broker has the locks: take them anew."""
+        self._in_doubt.set()
+
     async def renew(self) -> None:
-        """Keep the locks of what we hold or are still letting go."""
+        """Keep the locks of what we hold or are still letting go. Queues that another member has locked are left."""
         async with self._at_broker:
-            now = self._clock()
-            kept, lost = await self._locks.renew([*self._held, *self._leaving])
-        for queue, holding in self._held.items():
-            if queue in kept:
-                holding.locked_at = now
-            elif queue in lost:
-                holding.locked_at = LOCK_LOST
-                log.warning("the lock on %s was not renewed: another member has it, and may begin to read it", queue)
-        if self.in_order:
-            # taken anew when the lock can be had again, at the offset where the other one will be then
-            self.leave([queue for queue in self._held if queue in lost])
+            suspended = [holding for holding in self._held.values() if not holding.lease.counts()]
+            asked = [*self._held, *self._leaving]
+            kept, refused = await self._locks.renew(asked)
+        for holding in suspended:
+            if holding.lease.counts() and holding.queue in self._held:
+                self._resumed(holding)
+        lost = [queue for queue, holding in self._held.items() if holding.lease.lost]
+        if lost:
+            log.warning(
+                "another member has the lock on %s: released without a commit, messages in hand may come twice",
+                ", ".join(map(str, sorted(lost))),
+            )
+            # they are claimed anew, and begin at the offset where the other member will be then
+            self.leave(lost)
+        if len(kept) + len(refused) < len(asked):
+            self._in_doubt.set()
+
+    async def keep_leases(self) -> None:
+        """Wait until a lease may not count, then renew the locks. A task repeats this, until all brokers answered."""
+        await self._in_doubt.wait()
+        self._in_doubt.clear()
+        if self._held or self._leaving:
+            await self.renew()
+        if self._in_doubt.is_set():
+            # a broker is away
+            self._in_doubt.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_AGAIN_S):
+                    await self._in_doubt.wait()
+            self._in_doubt.set()
 
     async def give_up_all(self) -> None:
         """Let everything go, properly, and wait for it."""
         self._wanted.clear()
+        self._closing.set()
+        if self._claiming is not None:
+            # locks that are granted in this moment are given back before it ends
+            await asyncio.wait([self._claiming])
         self.leave(self.queues)
         await asyncio.gather(*self._leaving.values())
 
@@ -153,15 +194,16 @@ class Ownership(Generic[H]):
             pause = CLAIM_PAUSE
             try:
                 asked = dict(self._wanted)
-                now = self._clock()
                 granted = await self._locks.take(asked)
-                await self._take(granted | self._late(asked, granted), now)
+                await self._take(granted | self._late(asked, granted))
             except Exception as error:  # noqa: BLE001 - the queues stay wanted, so the claim must go on
                 pause = supervisor.failed(error)
             else:
                 supervisor.succeeded()
             if self._wanted:
-                await asyncio.sleep(pause)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._closing.wait()
 
     def _late(self, asked: Mapping[MessageQueue, float], granted: set[MessageQueue]) -> set[MessageQueue]:
         """The queues whose locks were waited for long enough: better twice than not at all, unless in order."""
@@ -173,13 +215,16 @@ class Ownership(Generic[H]):
             log.warning("%s is still locked after %.0f s; beginning anyway, messages may come twice", queue, limit)
         return late
 
-    async def _take(self, locked: set[MessageQueue], now: float) -> None:
+    async def _take(self, locked: set[MessageQueue]) -> None:
         """Begin with the queues whose locks are ours; what was lost meanwhile is let go again."""
         for holding in await self._begin([queue for queue in locked if queue in self._wanted]):
             if self._wanted.pop(holding.queue, None) is not None:
-                holding.locked_at = now
+                holding.lease = self._locks.lease(holding.queue)
                 self._held[holding.queue] = holding
                 self._started(holding)
+                if not holding.lease.counts():
+                    # the connection was lost since
+                    self._in_doubt.set()
         await self._locks.release(locked - self._held.keys() - self._wanted.keys())
 
     async def _leave(self, holding: H) -> None:
@@ -192,7 +237,7 @@ class Ownership(Generic[H]):
                 self._session.timeouts.drain,
             )
         try:
-            if not (self.in_order and holding.locked_at == LOCK_LOST):
+            if await self._is_ours(holding):
                 # else another member may be further on by now
                 await self._commit(holding)
         except RemoteError as error:
@@ -202,6 +247,13 @@ class Ownership(Generic[H]):
             log.exception("the last offset of %s was not committed", holding.queue)
         await self._unlock(holding.queue)
         self._ended()
+
+    async def _is_ours(self, holding: H) -> bool:
+        """Whether the lease counts. One whose connection was lost is renewed first."""
+        if not holding.lease.counts() and not holding.lease.lost:
+            async with self._at_broker:
+                await self._locks.renew([holding.queue])
+        return holding.lease.counts()
 
     async def _unlock(self, queue: MessageQueue) -> None:
         """Unlock, together with others that end at about the same time: one request a broker."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from math import inf
 from typing import Protocol
 
 from evenq.balance import Plan, plan
@@ -13,7 +15,7 @@ from evenq.client.group.members import Members
 from evenq.client.group.shares import Shares
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
-from evenq.model import MessageQueue
+from evenq.model import MessageQueue, java_order
 from evenq.supervision import FailureLog, callable_name
 
 __all__ = ["Owner", "Rebalancer"]
@@ -25,6 +27,13 @@ COALESCE = 0.02
 JITTER = 0.02
 # A topic without a route is asked for again after so long: it may be made by the first message to it.
 MISSING_PAUSE = 1.0
+# After the connection to a broker was lost and made anew, members that were known before count as members for so many
+# seconds: a broker that has just restarted lists only those that have found it again. Longer than the longest pause
+# between two attempts to connect.
+RECONNECT_GRACE_S = 2.0
+# A member that is missing from the list for so many seconds is taken for dead. One that has only lost its connection is
+# back sooner.
+DEAD_AFTER_S = 0.5
 
 
 class Owner(Protocol):
@@ -50,12 +59,16 @@ class Rebalancer:
     ) -> None:
         self._session = session
         self._group = group
-        self._shares = shares
+        self.shares = shares
         self._topics = topics
         self._owner = owner
         self._random = random or _random
         self._members = Members(session.remote, group)
         self._known: set[str] = set()
+        # members that are gone, and since when
+        self._missing: dict[str, float] = {}
+        # when the connection to an address was made or lost last
+        self._connection_changed_at: dict[str, float] = {}
         # whether members of other make are in the group: they take no hand-over locks
         self.mixed = False
         self._due = asyncio.Event()
@@ -73,6 +86,7 @@ class Rebalancer:
         self._due.set()
 
     def start(self) -> None:
+        self._session.on_connection.append(self._connection_changed)
         self._task = self._session.spawn(self._session.repeat(self._step, f"rebalancing of group {self._group}"))
         self.soon()
 
@@ -110,20 +124,46 @@ class Rebalancer:
             except RemoteError as error:
                 log.debug("topic %s has no queues for group %s now: %s", topic, self._group, error)
                 self._again(MISSING_PAUSE)
-        masters = {address for route in routes for address in route.masters.values()}
-        members = await self._ask_members(masters)
+        brokers = {name: route.replicas(name) for route in routes for name, ids in route.addresses.items() if ids}
+        members = await self._ask_members(brokers)
         if members is None:
             return
+        members = self._with_reconnecting(members, chain.from_iterable(brokers.values()))
         # a broker that has just restarted may know of no member yet, which counts as mixed: that must not last
         if set(members) != self._known or self.mixed:
-            self.mixed = await self._members.has_strangers(masters)
-        self._owner.members_are(members, self._known - set(members))
+            self.mixed = await self._members.has_strangers(brokers)
+        dead = self._dead(members)
+        self._owner.members_are(members, dead)
+        await self.shares.unlock(dead)
         self._known = set(members)
-        for topic, target in (await self._shares.targets(routes, members, mixed=self.mixed)).items():
+        for topic, target in (await self.shares.targets(routes, members, mixed=self.mixed)).items():
             self._apply(plan(self._owner.held(topic), target))
         self.looked = True
-        if self._shares.look_again_in is not None:
-            self._again(self._shares.look_again_in)
+        if self.shares.look_again_in is not None:
+            self._again(self.shares.look_again_in)
+
+    def _connection_changed(self, address: str) -> None:
+        self._connection_changed_at[address] = asyncio.get_running_loop().time()
+
+    def _with_reconnecting(self, members: list[str], brokers: Iterable[str]) -> list[str]:
+        """The members, with those that a broker may not list because they have not found it again yet."""
+        changed_at = max((self._connection_changed_at.get(address, -inf) for address in brokers), default=-inf)
+        left = changed_at + RECONNECT_GRACE_S - asyncio.get_running_loop().time()
+        if left <= 0 or self._known <= set(members):
+            return members
+        self._again(left)
+        return sorted(self._known.union(members), key=java_order)
+
+    def _dead(self, members: list[str]) -> list[str]:
+        """The members that have been missing for long enough to be dead; each is named once."""
+        now = asyncio.get_running_loop().time()
+        self._missing = {gone: self._missing.get(gone, now) for gone in {*self._missing, *self._known} - {*members}}
+        dead = [gone for gone, since in self._missing.items() if now - since >= DEAD_AFTER_S]
+        for gone in dead:
+            del self._missing[gone]
+        if self._missing:
+            self._again(min(self._missing.values()) + DEAD_AFTER_S - now)
+        return dead
 
     def _again(self, seconds: float) -> None:
         """Look again after so many seconds, or earlier where that is planned already."""
@@ -150,13 +190,13 @@ class Rebalancer:
             failures = self._listener_failures.setdefault(id(listener), FailureLog(name))
             failures.record(error, "the plan is carried out nevertheless")
 
-    async def _ask_members(self, masters: set[str]) -> list[str] | None:
-        members = await self._members.ask(masters)
+    async def _ask_members(self, brokers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        members = await self._members.ask(brokers)
         if members is None or self._session.client_id in members:
             return members
         # A broker forgot us, or has not heard of us yet. Without a heartbeat we would give everything up.
         await self._session.beat()
-        return await self._members.ask(masters)
+        return await self._members.ask(brokers)
 
 
 _random = random.Random()

@@ -49,6 +49,7 @@ class Shares(Protocol):
         ...
 
     async def renew(self) -> None: ...
+    async def unlock(self, dead: Iterable[str]) -> None: ...
     async def give_up(self) -> None: ...
 
 
@@ -86,6 +87,9 @@ class ComputedShares:
     async def renew(self) -> None:
         """Nothing is held beside the queues."""
 
+    async def unlock(self, dead: Iterable[str]) -> None:
+        """Nothing is held beside the queues."""
+
     async def give_up(self) -> None:
         """Nothing is held beside the queues."""
 
@@ -118,6 +122,9 @@ class WholeShares:
         return {route.topic: sorted(route.readable) for route in routes if route.readable}
 
     async def renew(self) -> None:
+        """Nothing is held beside the queues."""
+
+    async def unlock(self, dead: Iterable[str]) -> None:
         """Nothing is held beside the queues."""
 
     async def give_up(self) -> None:
@@ -193,6 +200,12 @@ class ClaimedShares:
         _, lost = await self._locks.renew([lock for lock in self._held if is_made_up(lock)])
         self._drop(lost)
 
+    async def unlock(self, dead: Iterable[str]) -> None:
+        """Give back in their names what dead members had locked, bids too: it would be in the way for up to 60 s."""
+        if self._share is not None:
+            locks = self._share.locks
+            await asyncio.gather(*(self._locks.release(locks, owner=owner) for owner in dead))
+
     async def give_up(self) -> None:
         """Unlock everything; queues that were read have been left before."""
         await self._locks.release(self._share.locks if self._share is not None else self._held)
@@ -252,15 +265,10 @@ class ClaimedShares:
         return claims
 
     async def _unlock_gone(self, before: Share | None, share: Share) -> None:
-        """What a dead member had locked would be in the way for up to 60 s: the first of us unlocks it.
-
-        Where that fails, everybody who lacks a queue tries again now and then.
-        """
+        """Where :meth:`unlock` failed, everybody who lacks a queue tries again now and then."""
         known = set(before.members) if before is not None else set()
-        new = known - set(share.members)
-        self._gone = (self._gone | new) - set(share.members)
-        again = self._turns > 0 and self._turns % UNLOCK_AGAIN_TURNS == 0
-        if (new and share.members[0] == self._me) or again:
+        self._gone = (self._gone | known) - set(share.members)
+        if self._turns > 0 and self._turns % UNLOCK_AGAIN_TURNS == 0:
             queues = {*share.queues, *(before.queues if before is not None else ())}
             await asyncio.gather(*(self._locks.release(queues, owner=owner) for owner in self._gone))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from evenq.client.net.remote import Remote
 from evenq.errors import ArgumentError
 from evenq.model import Begin, MessageQueue
+from evenq.protocol.names import RETRY
 
 __all__ = ["StartingPoint", "milliseconds"]
 
@@ -54,7 +55,12 @@ class StartingPoint:
         return await self.unstored(remote, address, queue), False
 
     async def unstored(self, remote: Remote, address: str, queue: MessageQueue) -> int:
-        """The offset to begin at where nothing is stored."""
+        """The offset to begin at where nothing is stored.
+
+        In a retry queue that is 0, whatever the settings say: all that is in it was delivered to this group and failed.
+        """
+        if queue.topic.startswith(RETRY):
+            return 0
         match self.where:
             case Begin.FIRST:
                 return await remote.min_offset(address, queue)

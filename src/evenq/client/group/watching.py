@@ -64,7 +64,7 @@ class Watch:
         """Look at the topic's queues now and then, for the first time a little sooner."""
         known = await self._queues(topic)
         intervals = self._session.intervals
-        pauses = chain((intervals.first_look,), repeat(intervals.routes))
+        pauses = chain((intervals.first_look,), repeat(intervals.queue_check))
 
         async def step() -> None:
             nonlocal known

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 OnRequest = Callable[["Connection", Command], Awaitable[Command | None]]
 # Puts a signature into a request before it leaves.
 Sign = Callable[[Command], None]
+# Hears once of a connection: None when the peer's first message comes, or the error if the peer broke it before that.
+OnFirst = Callable[[ConnectError | None], None]
 
 # Requests without an answer after which further ones wait. A broker refuses sends that wait 200 ms for their turn.
 WINDOW = 1024
@@ -74,11 +76,15 @@ class Connection(asyncio.Protocol):
         on_request: OnRequest | None = None,
         limit: int = DEFAULT_LIMIT,
         sign: Sign | None = None,
+        on_first: OnFirst = lambda error: None,
     ) -> None:
         self.address = address
         self._loop = asyncio.get_running_loop()
         self._on_request = on_request
         self._sign = sign
+        self._on_first = on_first
+        # whether the peer has said anything yet
+        self._heard = False
         self._parser = FrameParser(limit)
         self._transport: asyncio.Transport | None = None
         # how many of those below are pulls: a broker holds them for as long as it likes, and they count for no window
@@ -98,6 +104,8 @@ class Connection(asyncio.Protocol):
         self._granted = 0
         self._paused = False
         self._broken: ConnectError | None = None
+        # called with the address when the connection ends, for whatever reason
+        self.on_lost: Callable[[str], None] | None = None
         # answers to the peer's requests that are being made; a bare task could be collected before it ends
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -111,6 +119,7 @@ class Connection(asyncio.Protocol):
         tls: ssl.SSLContext | None = None,
         limit: int = DEFAULT_LIMIT,
         sign: Sign | None = None,
+        on_first: OnFirst = lambda error: None,
     ) -> Connection:
         """Connect, or raise ConnectError within ``timeout`` seconds."""
         target = Address.parse(address)
@@ -118,7 +127,7 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, on_request, limit, sign), target.host, target.port, ssl=tls
+                    lambda: cls(address, on_request, limit, sign, on_first), target.host, target.port, ssl=tls
                 )
         except TimeoutError:
             raise ConnectError(address, f"not made within {timeout:.3f} s") from None
@@ -151,9 +160,15 @@ class Connection(asyncio.Protocol):
 
     async def request(self, command: Command, timeout: float) -> Command:
         """Send and wait for the answer, whatever its code."""
-        if not self.ready:
-            timeout -= await self._turn(command, timeout)
-        return await self.post(command, timeout)
+        if self.ready:
+            return await self.post(command, timeout)
+        timeout -= await self._turn(command, timeout)
+        try:
+            answer = self.post(command, timeout)
+        finally:
+            # not before: until it is among those without an answer, its place looks free
+            self._grant()
+        return await answer
 
     def post(self, command: Command, timeout: float) -> asyncio.Future[Command]:
         """Send now, give the future of the answer: the pipelined form of :meth:`request`."""
@@ -190,6 +205,8 @@ class Connection(asyncio.Protocol):
         """Send without an answer. Returns when the bytes are on their way, not when they arrived."""
         if not self.ready:
             await self._turn(command, timeout)
+            # a request without an answer does not keep its place
+            self._grant()
         if self._broken is not None:
             raise ConnectError(self.address, self._broken.reason)
         command.opaque = next(_opaque) & 0x7FFFFFFF
@@ -215,10 +232,13 @@ class Connection(asyncio.Protocol):
             commands = self._parser.feed(data)
         except ProtocolError as error:
             log.error("%s sent what is not RocketMQ's protocol, closing: %s", self.address, error)
-            self._fail(ConnectError(self.address, f"the peer does not speak RocketMQ's protocol: {error}"))
+            self._broken_by_peer(f"the peer does not speak RocketMQ's protocol: {error}")
             assert self._transport is not None
             self._transport.abort()
             return
+        if commands and not self._heard:
+            self._heard = True
+            self._on_first(None)
         for command in commands:
             if command.flag & RESPONSE:
                 self._answered(command)
@@ -241,7 +261,7 @@ class Connection(asyncio.Protocol):
         self._grant()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(ConnectError(self.address, f"lost: {exc or 'closed by the peer'}"))
+        self._broken_by_peer(f"lost: {exc or 'closed by the peer'}")
 
     # inside
 
@@ -301,7 +321,8 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
 
     async def _turn(self, command: Command, timeout: float) -> float:
-        """Wait for room, in the order of asking; gives the seconds that it took."""
+        """Wait for room, in the order of asking; gives the seconds that it took. Who gets it uses it at once, and then
+        lets the others have what room is left."""
         began = self._loop.time()
         turn: asyncio.Future[None] = self._loop.create_future()
         self._queue.append(turn)
@@ -311,12 +332,18 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             if self._paused:
                 self._close_if_silent(self._loop.time(), timeout)
+            self._pass_on(turn)
             raise RequestTimeout(self.address, name_of(command.code), timeout) from None
-        finally:
-            self._granted -= not turn.cancelled()
-            # it may have been given up, and be the next one's
-            self._grant()
+        except asyncio.CancelledError:
+            self._pass_on(turn)
+            raise
+        self._granted -= 1
         return self._loop.time() - began
+
+    def _pass_on(self, turn: asyncio.Future[None]) -> None:
+        """A turn that was given up, maybe just after it was given, is the next one's."""
+        self._granted -= not turn.cancelled()
+        self._grant()
 
     def _grant(self) -> None:
         """Give turns to those who wait for one, as far as there is room."""
@@ -352,6 +379,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
         self._out.clear()
 
+    def _broken_by_peer(self, reason: str) -> None:
+        error = ConnectError(self.address, reason)
+        if self._broken is None and not self._heard:
+            self._heard = True
+            self._on_first(error)
+        self._fail(error)
+
     def _fail(self, error: ConnectError) -> None:
         """Once: everybody who waits gets the error, and nobody can wait any more."""
         if self._broken is not None:
@@ -366,3 +400,5 @@ class Connection(asyncio.Protocol):
             self._give(self._queue.popleft())
         for waiter, *_ in waiting.values():
             waiter.failed(ConnectError(error.address, error.reason))
+        if self.on_lost is not None:
+            self.on_lost(self.address)

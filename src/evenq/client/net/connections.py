@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from functools import partial
 
 from evenq.client.net.connection import Connection, OnRequest, Sign
 from evenq.errors import ConnectError, StateError
@@ -17,7 +18,7 @@ __all__ = ["Connections"]
 # After a failure the next try waits a little longer each time; a request that comes earlier fails at once,
 # so that a dead broker costs its callers nothing.
 FIRST_BACKOFF = 0.05
-LAST_BACKOFF = 3.0
+LAST_BACKOFF = 1.0
 
 
 class _Backoff:
@@ -49,6 +50,7 @@ class Connections:
         sign: Sign | None = None,
         connect_timeout: float = 3.0,
         on_open: Callable[[str], None] = lambda address: None,
+        on_lost: Callable[[str], None] = lambda address: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_request = on_request
@@ -56,6 +58,7 @@ class Connections:
         self._sign = sign
         self._connect_timeout = connect_timeout
         self._on_open = on_open
+        self._on_lost = on_lost
         self._clock = clock
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
@@ -75,9 +78,12 @@ class Connections:
         if task is None:
             task = asyncio.create_task(self._connect(address))
             self._opening[address] = task
-            task.add_done_callback(lambda done: self._opening.pop(address, None))
+            task.add_done_callback(partial(self._opened, address))
         # a caller that gives up must not take the connection from the others who wait for it
-        return await asyncio.shield(task)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise StateError(f"this client was closed while it connected to {address}")
+        return task.result()
 
     def live(self, address: str) -> Connection | None:
         """The connection to ``address`` if there is a working one now."""
@@ -86,7 +92,7 @@ class Connections:
 
     @property
     def tries(self) -> dict[str, int]:
-        """Failed tries in a row of addresses that could not be reached."""
+        """Failed tries in a row of addresses that have not answered since."""
         return {address: backoff.tries for address, backoff in self._backoff.items()}
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:
@@ -116,13 +122,26 @@ class Connections:
                 address,
                 timeout=self._connect_timeout,
                 on_request=self._on_request,
+                on_first=partial(self._heard, address),
                 tls=self._tls,
                 sign=self._sign,
             )
         except ConnectError as error:
-            self._backoff.setdefault(address, _Backoff()).failed(error, self._clock())
+            self._heard(address, error)
             raise
-        self._backoff.pop(address, None)
         self._open[address] = connection
+        connection.on_lost = self._on_lost
         self._on_open(address)
         return connection
+
+    def _heard(self, address: str, error: ConnectError | None) -> None:
+        """A peer has spoken, or could not be reached; one that hangs up without a word counts as not reached."""
+        if error is None:
+            self._backoff.pop(address, None)
+        else:
+            self._backoff.setdefault(address, _Backoff()).failed(error, self._clock())
+
+    def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
+        del self._opening[address]
+        # asked for, so that nobody complains where whoever waited has given up
+        _ = task.cancelled() or task.exception()

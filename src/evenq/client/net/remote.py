@@ -62,9 +62,10 @@ class Remote:
     def __init__(self, connections: Connections, timeout: float = 3.0) -> None:
         self.connections = connections
         self.timeout = timeout
-        # addresses, groups and topics that have an offset; and who stores the first
-        self._opened: set[tuple[str, str, str]] = set()
-        self._opening: dict[tuple[str, str, str], asyncio.Lock] = {}
+        # addresses, brokers, groups and topics that have an offset; and who stores the first. A proxy has the address
+        # of many brokers.
+        self._opened: set[tuple[str, str, str, str]] = set()
+        self._opening: dict[tuple[str, str, str, str], asyncio.Lock] = {}
 
     async def ask(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"", timeout: float = 0
@@ -115,6 +116,7 @@ class Remote:
         """
         header = QueryOffset(
             consumer_group=group,
+            broker_name=queue.broker,
             topic=queue.topic,
             queue_id=queue.queue_id,
             set_zero_if_not_found=False if never_guess else None,
@@ -143,7 +145,7 @@ class Remote:
         The first offset of a topic on a broker is stored alone, and looked for afterwards: where several first ones
         come at once, the real broker makes a table for each, confirms them all, and keeps the table that came last.
         """
-        place = address, group, queue.topic
+        place = address, queue.broker, group, queue.topic
         if place not in self._opened:
             async with self._opening.setdefault(place, asyncio.Lock()):
                 if place not in self._opened:
@@ -155,22 +157,30 @@ class Remote:
         await self._commit(address, group, queue, offset)
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        header = UpdateOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset)
+        header = UpdateOffset(
+            consumer_group=group,
+            broker_name=queue.broker,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
         await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        header = MaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+        header = MaxOffsetRequest(broker_name=queue.broker, topic=queue.topic, queue_id=queue.queue_id)
         answer = await self.ask(address, RequestCode.GET_MAX_OFFSET, header)
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
-        header = MinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+        header = MinOffsetRequest(broker_name=queue.broker, topic=queue.topic, queue_id=queue.queue_id)
         answer = await self.ask(address, RequestCode.GET_MIN_OFFSET, header)
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at that time or later."""
-        header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        header = SearchOffset(
+            broker_name=queue.broker, topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        )
         answer = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return OffsetResponse.from_ext(answer.ext).offset
 

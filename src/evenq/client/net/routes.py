@@ -19,7 +19,7 @@ from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.headers import Header, RouteRequest
 
-__all__ = ["DEFAULT_TOPIC", "NameServers", "Route", "Routes"]
+__all__ = ["DEFAULT_TOPIC", "MASTER", "NameServers", "Route", "Routes"]
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +69,16 @@ class Route:
         return cls(topic, PublishRoute.of(queues(writable)), queues(readable), addresses, provisional)
 
     def address(self, broker: str, broker_id: int = MASTER) -> str:
-        """The address of a broker: the replica asked for, else the master, else any."""
+        """The address of a broker: the replica asked for, else the master, else the slave with the lowest id."""
+        return self.replicas(broker, broker_id)[0]
+
+    def replicas(self, broker: str, first: int = MASTER) -> list[str]:
+        """The addresses of a broker, at least one: of the replica asked for, of the master, of the slaves by id; a
+        proxy's, which stands for all of them, once."""
         ids = self.addresses.get(broker)
         if not ids:
             raise ConnectError(broker, f"the route of topic {self.topic!r} has no such broker; it may have gone")
-        return ids.get(broker_id) or ids.get(MASTER) or next(iter(ids.values()))
+        return list(dict.fromkeys(ids[number] for number in sorted(ids, key=lambda number: (number != first, number))))
 
     def master(self, broker: str) -> str:
         """The address of a broker's master, empty if there is none."""
@@ -83,6 +88,11 @@ class Route:
     def masters(self) -> dict[str, str]:
         """Broker name -> address of its master."""
         return {name: ids[MASTER] for name, ids in self.addresses.items() if MASTER in ids}
+
+    @property
+    def all_addresses(self) -> set[str]:
+        """The addresses of all brokers, masters and slaves."""
+        return {address for ids in self.addresses.values() for address in ids.values()}
 
 
 def _order_conf(topic: str, text: str | None) -> list[tuple[str, int]]:
@@ -205,11 +215,25 @@ class Routes:
         """Broker name -> master address, over all routes in use."""
         return dict(chain.from_iterable(route.masters.items() for route in self._known.values()))
 
+    def all_addresses(self) -> set[str]:
+        """The addresses of all brokers, masters and slaves, over all routes in use."""
+        return set().union(*(route.all_addresses for route in self._known.values()))
+
     def master_of(self, broker: str) -> str:
         address = self.masters().get(broker)
         if address is None:
-            raise ConnectError(broker, "no route in use has such a broker; it may have gone")
+            raise ConnectError(broker, "no route in use has its master; it may have gone")
         return address
+
+    def first_replica_of(self, broker: str) -> str:
+        """The address of a broker's master, or of the slave with the lowest id while no route in use has its master:
+        where all members of a group find each other's locks."""
+        ids = dict(
+            chain.from_iterable(route.addresses.get(broker, _NO_BROKER).items() for route in self._known.values())
+        )
+        if not ids:
+            raise ConnectError(broker, "no route in use has such a broker; it may have gone")
+        return ids[min(ids)]
 
     def address_of(self, queue: MessageQueue, broker_id: int = MASTER) -> str:
         route = self._known.get(queue.topic)

@@ -71,12 +71,15 @@ class Session:
             sign=credentials.sign if credentials else None,
             connect_timeout=self.timeouts.connect,
             on_open=self._on_open,
+            on_lost=self._connection_changed,
         )
         self.name_servers = NameServers(servers, self.connections, self.timeouts.request)
         self.routes = Routes(self.name_servers, self.wire_name)
         self.remote = Remote(self.connections, self.timeouts.request)
         # what fails as long as a broker is away, and is repeated
         self.outages = Outages()
+        # called with the address when a connection was made or lost
+        self.on_connection: list[Callable[[str], None]] = []
         # what the heartbeat says of us
         self._producer_groups: set[str] = set()
         self._consumer: Callable[[], ConsumerData] | None = None
@@ -100,10 +103,12 @@ class Session:
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*self._beats, return_exceptions=True)
-        await self._leave()
-        self.connections.close()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._beats, return_exceptions=True)
+            await self._leave()
+        finally:
+            self.connections.close()
         # one turn of the loop, so that the transports see their close before the loop itself may end
         await asyncio.sleep(0)
 
@@ -132,6 +137,9 @@ class Session:
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run in the background until it ends or the session is closed; a failure is logged, never silent."""
         task = asyncio.create_task(work)
+        if self._closed:
+            # it would run on: nobody is left to end it
+            task.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -150,9 +158,14 @@ class Session:
         await self.repeat(step, name)
 
     async def beat(self) -> None:
-        """One heartbeat to every master that the routes in use know, all at once."""
+        """One heartbeat to every broker that the routes in use know and that should know us, all at once."""
         if self._producer_groups or self._consumer:
-            await asyncio.gather(*map(self._beat_one, self.routes.masters().values()))
+            await asyncio.gather(*map(self._beat_one, self._concerned()))
+
+    def _concerned(self) -> set[str]:
+        """The brokers that must know this client: masters, and slaves where it consumes. A slave answers pulls, and
+        while its master is away it alone can say who is in a group."""
+        return set(self.routes.masters().values()) if self._consumer is None else self.routes.all_addresses()
 
     def heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -163,7 +176,7 @@ class Session:
 
     def _on_route(self, old: Route | None, new: Route) -> None:
         """A broker that we have just heard of must hear of us."""
-        if old is None or new.masters.keys() - old.masters.keys():
+        if old is None or new.all_addresses - old.all_addresses:
             self.spawn(self.beat())
         if old is None and self._consumer is not None:
             self.spawn(self._follow_new(new.topic))
@@ -208,7 +221,7 @@ class Session:
         groups = [(group, None) for group in sorted(self._producer_groups)] + ([(None, consumer)] if consumer else [])
         leaving = [
             self.remote.unregister(address, self.client_id, producer_group=producer, consumer_group=member)
-            for address in set(self.routes.masters().values())
+            for address in self._concerned()
             if self.connections.live(address)
             for producer, member in groups
         ]
@@ -219,8 +232,16 @@ class Session:
     def _on_open(self, address: str) -> None:
         """A broker forgets its clients when their connection closes, so a new connection begins with a heartbeat."""
         known = self._producer_groups or self._consumer
-        if known and not self._closed and address not in self.name_servers.addresses:
+        # a proxy is name server and broker under one address
+        is_broker = address not in self.name_servers.addresses or address in self._concerned()
+        if known and not self._closed and is_broker:
             self.spawn(self._beat_one(address))
+        self._connection_changed(address)
+
+    def _connection_changed(self, address: str) -> None:
+        if not self._closed:
+            for listener in self.on_connection:
+                listener(address)
 
     async def _on_request(self, connection: Connection, command: Command) -> Command | None:
         answer = self._answers.get(command.code)

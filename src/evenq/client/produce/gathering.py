@@ -109,6 +109,8 @@ class _Groups:
         group = self.waiting.get(key)
         if group is not None and group.size + size > self._limit:
             self._leave(key)
+            # the next ones wait for the same broker
+            address = group.address
             group = None
         if group is None:
             timer = asyncio.get_running_loop().call_later(self._seconds, self._leave, key)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from evenq.balance import HashSelector, SelectorLike, as_selector, queue_chooser
+from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
@@ -118,6 +119,7 @@ class Producer:
             sender.observer = self._tracer.sent
             self._transactions.observer = self._tracer.ended
         self._started = False
+        self._closing = Closing()
 
     @property
     def client_id(self) -> str:
@@ -125,7 +127,7 @@ class Producer:
 
     async def start(self) -> None:
         """Nothing is asked yet: routes and connections come with the first send."""
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         if not self._started:
             self._started = True
             self._session.start()
@@ -139,12 +141,12 @@ class Producer:
         await self._sender.idle()
 
     async def close(self) -> None:
-        """Let what was begun end, then leave. Safe to call twice."""
-        if not self._session.closed:
-            await self.flush()
-            if self._tracer is not None:
-                await self._tracer.flush()
-        await self._session.close()
+        """Let what was begun end, then leave; nothing new is taken. Safe to call twice: both calls return at the end.
+
+        A send that is cut off, because this call is cancelled, fails with :class:`~evenq.SendInterrupted`.
+        """
+        trace = [self._tracer.flush] if self._tracer is not None else []
+        await self._closing.run(self.flush, *trace, self._session.close)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -180,7 +182,8 @@ class Producer:
         queue: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Begin to send, and give the future of the receipt: no task is made, so many may be on their way.
+        """Begin to send, and give the future of the receipt: no task is made, so many may be on their way. What is
+        wrong with the message, or raised by the selector, comes through the future.
 
         Those that are on their way at the same time may be stored in any order: for order wait for each. What comes
         while a broker has much to answer waits until it has answered something, and travels with others.
@@ -199,10 +202,13 @@ class Producer:
         timeout: float | None,
     ) -> None:
         """The same for a promise of any kind: the sync surface has its own."""
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         seconds = self._seconds(timeout)
         select = _select(message, selector, arg, queue)
-        self._way.begin(message, promise, seconds, select)
+        try:
+            self._way.begin(message, promise, seconds, select)
+        except Exception as error:  # noqa: BLE001 - where the route is not known yet, the same errors come later
+            promise.set_exception(error)
 
     async def send_oneway(
         self,
@@ -214,7 +220,7 @@ class Producer:
         timeout: float | None = None,
     ) -> None:
         """Send, and do not ask what became of it: it may be lost, and nobody will say so."""
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         seconds = self._seconds(timeout)
         parcel = self._packer.message(message)
         await self._sender.oneway(parcel, seconds, _select(message, selector, arg, queue))
@@ -232,7 +238,7 @@ class Producer:
         With ``split`` they are sent in as many requests as it takes, each with the timeout: where one of them fails,
         :class:`~evenq.PartlySent` tells which messages it was. Sharding keys are kept together.
         """
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         batch, plain = check_batch(messages)
         seconds = self._seconds(timeout)
         parts: list[tuple[Select | None, Sequence[int]]] = [(_select(batch[0], None, None, queue), range(len(batch)))]
@@ -256,11 +262,11 @@ class Producer:
         ``TransactionState.COMMIT`` lets the message be seen, ``ROLLBACK`` drops it, and at ``UNKNOWN``, or where
         ``execute`` raised an error (which is raised here), the broker asks the producer's ``check`` later on.
         """
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         return await self._transactions.run(message, execute, self._seconds(timeout))
 
     async def _begin_transaction(self, message: Message, timeout: float | None) -> SendResult:
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         return await self._transactions.begin(message, self._seconds(timeout))
 
     async def _end_transaction(self, message: Message, half: SendResult, state: TransactionState) -> TransactionResult:
@@ -276,7 +282,7 @@ class Producer:
         timeout: float | None = None,
     ) -> MessageView:
         """Send a message that asks, and wait for the reply of the consumer that gets it."""
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         return await self._replies.request(message, self._seconds(timeout), _select(message, selector, arg, queue))
 
     async def reply(
@@ -288,7 +294,7 @@ class Producer:
         timeout: float | None = None,
     ) -> SendResult:
         """Answer a message that was sent by :meth:`request`."""
-        self._session.check_open("producer")
+        self._closing.check_open("producer")
         return await self._replies.reply(request, body, properties or {}, self._seconds(timeout))
 
     def _seconds(self, timeout: float | None) -> float:

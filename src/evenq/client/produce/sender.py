@@ -16,7 +16,7 @@ from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Parcel, SendRequests, check_topic
 from evenq.client.produce.sending import Failure, Tries
-from evenq.errors import ArgumentError, ConnectError, RemoteError, StateError
+from evenq.errors import ArgumentError, ConnectError, RefusedError, RemoteError, StateError
 from evenq.model import MessageQueue
 from evenq.protocol.command import Command
 
@@ -76,7 +76,7 @@ class _Free:
 class _Errand(Generic[R]):
     """One parcel, its promise, its time, and the queue it goes to first. It waits for the answer to the first try."""
 
-    __slots__ = ("address", "began", "parcel", "promise", "queue", "seconds", "select", "sender", "started")
+    __slots__ = ("address", "began", "in_doubt", "parcel", "promise", "queue", "seconds", "select", "sender", "started")
 
     def __init__(
         self, sender: Sender, parcel: Parcel[R], promise: Promise[R], seconds: float, select: Select | None
@@ -91,6 +91,8 @@ class _Errand(Generic[R]):
         self.address = ""
         # whether its task, if it has one, has begun
         self.started = False
+        # whether a request left that was not answered: a broker may have stored the parcel
+        self.in_doubt = False
 
     def answered(self, answer: Command) -> None:
         queue, sender = self.queue, self.sender
@@ -114,6 +116,7 @@ class _Errand(Generic[R]):
 
     def failed(self, error: RemoteError) -> None:
         assert self.queue is not None
+        self.in_doubt = not isinstance(error, RefusedError)
         self.sender.retry(self, Failure(self.queue, self.sender.clock() - self.began, error))
 
 
@@ -156,6 +159,11 @@ class Sender:
 
         ``select`` binds it to a queue; without it the queues take turns, unless it was this one's turn ``first``.
         """
+        if self._session.closed:
+            # a message that waited for others, or one of a batch that was refused
+            if not promise.done():
+                promise.set_exception(StateError(_CLOSED))
+            return
         errand = _Errand(self, parcel, promise, seconds, select)
         errand.queue = first
         connection = self._short_way(errand)
@@ -219,10 +227,12 @@ class Sender:
 
     def retry(self, errand: _Errand[R], failure: Failure) -> None:
         """The first try, on the short way, did not succeed: go on."""
-        if self._session.closed:
-            self.give_up(errand, failure.error)
-        else:
+        if not self._session.closed:
             self._begin_long_way(errand, failure)
+        elif errand.in_doubt:
+            self._interrupt(errand, self._tries_of(errand), failure)
+        else:
+            self.give_up(errand, failure.error)
 
     def _short_way(self, errand: _Errand[R]) -> Connection | None:
         """The connection to send by at once, if the route is known, the broker is connected and it keeps up."""
@@ -243,20 +253,20 @@ class Sender:
         def ended(task: asyncio.Task[None]) -> None:
             if not errand.started:
                 # cancelled before its first step, so it could not tell anybody
-                self.give_up(errand, StateError(_CLOSED))
+                self._interrupt(errand, self._tries_of(errand), failure)
 
         self._session.spawn(self._long_way(errand, failure)).add_done_callback(ended)
 
     async def _long_way(self, errand: _Errand[R], failure: Failure | None = None) -> None:
         """Look the route up, connect, wait for room, try again elsewhere: whatever it takes, in the time it has."""
         errand.started = True
-        parcel, promise = errand.parcel, errand.promise
-        tries = Tries(parcel.topic, self._tries, errand.seconds, self.clock, began=errand.began)
+        promise = errand.promise
+        tries = self._tries_of(errand)
         try:
             async with asyncio.timeout(tries.left + GRACE):
                 receipt = await self._try(errand, tries, failure)
         except asyncio.CancelledError:
-            self.give_up(errand, StateError(_CLOSED))
+            self._interrupt(errand, tries, failure)
             raise
         except RemoteError as error:
             self.give_up(errand, error)
@@ -279,10 +289,14 @@ class Sender:
         async def attempt(queue: MessageQueue, seconds: float) -> R:
             began = self.clock()
             address = free.route.address(queue.broker)
+            request = self._requests.make(queue, parcel)
             try:
-                answer = await self._session.connections.request(address, self._requests.make(queue, parcel), seconds)
-            except ConnectError:
-                self._look_again(parcel.topic)
+                answer = await self._session.connections.request(address, request, seconds)
+            except (RemoteError, asyncio.CancelledError) as error:
+                # requests are numbered when they leave
+                errand.in_doubt = errand.in_doubt or request.opaque != 0
+                if isinstance(error, ConnectError):
+                    self._look_again(parcel.topic)
                 raise
             receipt = parcel.read(address, queue, answer)
             if self.observer is not None:
@@ -294,6 +308,13 @@ class Sender:
                 free.route = await self._session.routes.refresh(parcel.topic)
 
         return await tries.run(choice, attempt, stale, failure)
+
+    def _tries_of(self, errand: _Errand[R]) -> Tries:
+        return Tries(errand.parcel.topic, self._tries, errand.seconds, self.clock, began=errand.began)
+
+    def _interrupt(self, errand: _Errand[R], tries: Tries, failure: Failure | None) -> None:
+        """Let whoever waits for a parcel hear that the producer was closed."""
+        self.give_up(errand, tries.interrupted(failure) if errand.in_doubt else StateError(_CLOSED))
 
     def give_up(self, errand: _Errand[R], error: Exception) -> None:
         """Let whoever waits for a parcel hear that nothing will come of it."""

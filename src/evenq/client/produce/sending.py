@@ -15,6 +15,7 @@ from evenq.errors import (
     RemoteError,
     RequestTimeout,
     SendFailed,
+    SendInterrupted,
     SendTimeout,
     TopicNotFound,
 )
@@ -53,6 +54,10 @@ class Failure:
     queue: MessageQueue
     seconds: float
     error: RemoteError
+
+    @property
+    def attempt(self) -> Attempt:
+        return Attempt(self.queue.broker, self.seconds, str(self.error))
 
 
 class Tries:
@@ -114,15 +119,30 @@ class Tries:
 
     def timed_out(self) -> SendTimeout:
         """The error of a send that has no time left. A try that is still being made is told of, too."""
-        attempts = list(self.attempts)
-        if self._trying is not None:
-            broker, began = self._trying
-            attempts.append(Attempt(broker, self._clock() - began, "did not answer in time"))
         return SendTimeout(
             self.topic,
-            attempts,
+            self._with_the_last("did not answer in time"),
             f"All of its {self.seconds:.3f} s were used up: give it more, or look at the brokers named",
         )
+
+    def interrupted(self, failed: Failure | None) -> SendInterrupted:
+        """The error of a send whose producer was closed; ``failed`` as for :meth:`run`, which may not have begun."""
+        attempts = self._with_the_last("had not answered")
+        if failed is not None and not attempts:
+            attempts = [failed.attempt]
+        return SendInterrupted(
+            self.topic,
+            attempts,
+            "The producer was closed before the answer came, and it is not known whether a broker stored it: look for "
+            "the message before it is sent again, or let it come twice",
+        )
+
+    def _with_the_last(self, error: str) -> list[Attempt]:
+        """The attempts, and the one that is still being made."""
+        if self._trying is None:
+            return list(self.attempts)
+        broker, began = self._trying
+        return [*self.attempts, Attempt(broker, self._clock() - began, error)]
 
     async def _learn(self, failed: Failure, choice: Choice, stale: Callable[[], Awaitable[None]]) -> None:
         error = failed.error
@@ -131,7 +151,7 @@ class Tries:
         broker, seconds = failed.queue.broker, failed.seconds
         reachable = not isinstance(error, ConnectError | RequestTimeout)
         choice.record(broker, seconds * 1000, failed=True, reachable=reachable)
-        self.attempts.append(Attempt(broker, seconds, str(error)))
+        self.attempts.append(failed.attempt)
         if isinstance(error, TopicNotFound | NoPermission):
             await stale()
 

@@ -50,6 +50,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     keys: Sequence[str]
     msg_id: str
     transaction_id: str
+    broker: str | None = None
     address: str
     half_offset: int
     log_offset: int
@@ -99,6 +100,7 @@ class Transactions:
                 keys=message.keys,
                 msg_id=half.msg_id,
                 transaction_id=transaction_id(half),
+                broker=half.queue.broker,
                 address=route.address(half.queue.broker),
                 half_offset=half.offset,
                 log_offset=parse_message_id(half.offset_msg_id)[1],
@@ -126,7 +128,9 @@ class Transactions:
                 keys=message.keys,
                 msg_id=unique_key,
                 transaction_id=header.transaction_id or unique_key,
-                address=message.store_host,
+                broker=header.broker_name,
+                # behind a proxy the host that stored it may be out of reach
+                address=self._session.routes.masters().get(header.broker_name or "", message.store_host),
                 half_offset=header.tran_state_table_offset,
                 log_offset=header.commit_log_offset,
                 state=state,
@@ -150,6 +154,7 @@ class Transactions:
             log.info("transaction %s in topic %s is open: the broker will ask", ended.msg_id, ended.topic)
             return
         header = EndTransaction(
+            broker_name=ended.broker,
             topic=self._session.wire_name(ended.topic),
             producer_group=self._group,
             tran_state_table_offset=ended.half_offset,

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from evenq.client.net.connection import Connection
-from evenq.client.net.routes import Route
+from evenq.client.net.routes import MASTER, Route
 from evenq.client.net.session import Session
 from evenq.client.read.pull import Pulled, PullTemplates, all_up_to, pulled
-from evenq.errors import RemoteError
+from evenq.errors import ConnectError, RemoteError
 from evenq.model import MessageQueue
 from evenq.protocol.command import Command
 from evenq.protocol.filters import EVERYTHING, TAG
@@ -27,34 +27,42 @@ class Flight:
     It waits for the answer itself: no future is made, and nobody is woken for an answer whose turn has not come.
     """
 
-    __slots__ = ("_answer", "_error", "_flights", "address", "has_landed", "queue", "start", "stop")
+    __slots__ = ("_answer", "_error", "_launcher", "address", "has_landed", "queue", "start", "stop", "to_master")
 
-    def __init__(self, flights: Flights, queue: MessageQueue, start: int, stop: int, address: str) -> None:
-        self.queue = queue
+    def __init__(self, launcher: Launcher, start: int, stop: int) -> None:
+        self.queue = launcher.queue
         self.start = start
         self.stop = stop
-        self.address = address
+        self.address = launcher.address
+        # else to a slave, which may not have yet what its master has
+        self.to_master = launcher.to_master
         self.has_landed = False
-        self._flights = flights
+        self._launcher = launcher
         self._answer: Command | None = None
         self._error: RemoteError | None = None
 
     def answered(self, answer: Command) -> None:
         self._answer = answer
         self.has_landed = True
-        self._flights.told()
+        self._launcher.flights.told()
 
     def failed(self, error: RemoteError) -> None:
         self._error = error
         self.has_landed = True
-        self._flights.told()
+        self._launcher.flights.told()
 
     def brought(self) -> Pulled:
-        """What the pull brought, once it has landed."""
-        if self._error is not None:
-            raise self._error
-        assert self._answer is not None
-        return pulled(self.address, self._answer)
+        """What the pull brought, once it has landed. The next pulls go to the replica that it suggests."""
+        try:
+            if self._error is not None:
+                raise self._error
+            assert self._answer is not None
+            came = pulled(self.address, self._answer)
+        except RemoteError:
+            self._launcher.pull_from(MASTER)
+            raise
+        self._launcher.pull_from(came.suggested)
+        return came
 
     def brought_whole(self) -> bytes:
         """The records if they are all that was asked for, as they mostly are; else nothing."""
@@ -120,7 +128,12 @@ class Flights:
 
 
 class Launcher:
-    """Sends the pulls of one queue over the connections of a session."""
+    """Sends the pulls of one queue over the connections of a session.
+
+    They go to the master of the queue's broker, or to the replica that the last answer suggested: a master has those
+    who read what has left its memory read from a slave, and a slave sends those who have caught up back. Where that
+    one cannot be had, any other replica will do.
+    """
 
     def __init__(
         self,
@@ -132,13 +145,17 @@ class Launcher:
         expression: str = EVERYTHING,
         expression_type: str = TAG,
     ) -> None:
+        self.queue = queue
+        self.flights = flights
+        # of the replica that pulls are sent to now
+        self.address = queue.broker
+        self.to_master = True
         self._session = session
-        self._queue = queue
-        self._flights = flights
+        # the replica that they should be sent to
+        self._wanted_id = MASTER
         self._pulls = PullTemplates(group, queue, expression, expression_type, hold=session.timeouts.hold)
         self._route: Route | None = None
         self._connection: Connection | None = None
-        self._address = queue.broker
 
     @property
     def room(self) -> int:
@@ -152,8 +169,16 @@ class Launcher:
         return (
             connection is not None
             and not connection.closed
-            and self._session.routes.known(self._queue.topic) is self._route
+            and self._session.routes.known(self.queue.topic) is self._route
         )
+
+    def pull_from(self, broker_id: int) -> None:
+        """Send the next pulls to this replica, where the route has it."""
+        if broker_id != self._wanted_id:
+            self._wanted_id = broker_id
+            if self._route is not None and self._route.address(self.queue.broker, broker_id) != self.address:
+                # so that the next pull connects
+                self._connection = None
 
     async def launch(self, start: int, stop: int, *, held: bool = False) -> Flight:
         """Ask for the offsets. A connection that cannot be made is a flight that fails, as one that breaks is."""
@@ -161,16 +186,16 @@ class Launcher:
             try:
                 await self._connect()
             except RemoteError as error:
-                flight = Flight(self._flights, self._queue, start, stop, self._address)
+                flight = Flight(self, start, stop)
                 flight.failed(error)
                 return flight
         return self.send([(start, stop)], held=held)[0]
 
     def send(self, spans: Sequence[tuple[int, int]], *, held: bool = False) -> list[Flight]:
         """The same for many at once, where the broker is connected."""
-        connection, timeouts, flights, queue = self._connection, self._session.timeouts, self._flights, self._queue
+        connection, timeouts = self._connection, self._session.timeouts
         assert connection is not None
-        sent = [Flight(flights, queue, start, stop, self._address) for start, stop in spans]
+        sent = [Flight(self, start, stop) for start, stop in spans]
         asked = [((flight.start, flight.stop - flight.start), flight) for flight in sent]
         if held:
             connection.submit_alike(self._pulls.held, asked, timeouts.pull + timeouts.hold)
@@ -179,9 +204,18 @@ class Launcher:
         return sent
 
     async def _connect(self) -> None:
-        session, queue = self._session, self._queue
-        self._connection, self._address = None, queue.broker
+        session, queue = self._session, self.queue
+        self._connection, self.address, self.to_master = None, queue.broker, True
         route = session.routes.known(queue.topic) or await session.routes.get(queue.topic)
-        self._address = route.address(queue.broker)
-        self._connection = session.connections.live(self._address) or await session.connections.get(self._address)
-        self._route = route
+        failure: ConnectError | None = None
+        for address in route.replicas(queue.broker, self._wanted_id):
+            try:
+                self._connection = session.connections.live(address) or await session.connections.get(address)
+            except ConnectError as error:
+                failure = failure or error
+            else:
+                self.address, self.to_master = address, address == route.master(queue.broker)
+                self._route = route
+                return
+        assert failure is not None
+        raise failure

@@ -19,7 +19,7 @@ class Pulled(msgspec.Struct, frozen=True, gc=False):
     """What came of a pull: the records as they were sent, and where to go on.
 
     ``moved`` says that the offset asked for is outside of what the queue holds; ``next_offset`` is then the nearest
-    one that it does hold.
+    one that it does hold. ``suggested`` is the id of the replica to pull from next, 0 for the master.
     """
 
     body: bytes
@@ -27,6 +27,7 @@ class Pulled(msgspec.Struct, frozen=True, gc=False):
     min_offset: int
     max_offset: int
     moved: bool = False
+    suggested: int = 0
 
 
 def pull_command(
@@ -47,6 +48,7 @@ def pull_command(
     flags = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if hold else 0)
     header = PullRequest(
         consumer_group=group,
+        broker_name=queue.broker,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=offset,
@@ -101,6 +103,7 @@ def pulled(address: str, answer: Command) -> Pulled:
         header.min_offset,
         header.max_offset,
         code == ResponseCode.PULL_OFFSET_MOVED,
+        header.suggest_which_broker_id,
     )
 
 

@@ -21,7 +21,7 @@ from evenq.client.net.session import Session
 from evenq.client.read.flight import Flight, Flights, Launcher
 from evenq.client.read.pull import Pulled
 from evenq.client.read.ranges import QueueRange
-from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RequestTimeout
+from evenq.errors import ConnectError, OffsetsLost, ProtocolError, RefusedError, RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol.filters import EVERYTHING, TAG
 from evenq.protocol.records import QUEUE_OFFSET_AT, is_batch, split_records
@@ -290,14 +290,27 @@ class RangeReader:
         route."""
         for pause in PAUSES:
             try:
-                return flight.brought()
+                return self._brought(flight)
             except (ConnectError, RequestTimeout):
                 await asyncio.sleep(pause)
             with suppress(ConnectError, RequestTimeout):
                 await self._session.routes.refresh(flight.queue.topic)
             self._flights.add_first(await self._launch(flight.queue, flight.start, flight.stop))
             flight = await self._flights.landed()
-        return flight.brought()
+        return self._brought(flight)
+
+    def _brought(self, flight: Flight) -> Pulled:
+        """What a pull brought. Where a slave refuses it or has nothing, that is no answer: its master may have it."""
+        if flight.to_master:
+            return flight.brought()
+        try:
+            came = flight.brought()
+        except RefusedError as error:
+            raise ConnectError(flight.address, f"a slave, and it does not serve {flight.queue}: {error}") from None
+        if not came.body and came.next_offset <= flight.start:
+            held = f"it holds {came.min_offset} up to {came.max_offset}"
+            raise ConnectError(flight.address, f"a slave that has no offset {flight.start} of {flight.queue} ({held})")
+        return came
 
     def _accept(self, flight: Flight, came: Pulled) -> Chunk:
         """Check an answer against what was asked, and cut it to that."""

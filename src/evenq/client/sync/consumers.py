@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from evenq.balance import StrategyLike
 from evenq.client.consume import litepull, push
 from evenq.client.consume.dispatch import Handler
 from evenq.client.sync.facade import Facade, blocking, mirrors, plain
@@ -33,6 +34,7 @@ class PushConsumer(Facade[push.PushConsumer]):
     start = blocking(push.PushConsumer.start)
     subscribe = plain(push.PushConsumer.subscribe)
     on_rebalance = plain(push.PushConsumer.on_rebalance)
+    on_assignment = plain(push.PushConsumer.on_assignment)
 
     def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
@@ -51,6 +53,15 @@ class PushConsumer(Facade[push.PushConsumer]):
     @property
     def client_id(self) -> str:
         return self._inner.client_id
+
+    @property
+    def strategy(self) -> StrategyLike:
+        """How the queues are divided; may be set until the consumer starts."""
+        return self._inner.strategy
+
+    @strategy.setter
+    def strategy(self, strategy: StrategyLike) -> None:
+        self._in_loop(setattr, self._inner, "strategy", strategy)
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -93,7 +104,7 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
 
     def __iter__(self) -> Iterator[MessageView]:
         """Every message, until the consumer is closed. One is done when the next is asked for."""
-        while not self._inner._closed:
+        while not self._inner._closing.begun:
             yield from self._inner._intake.hand_out(self._wait(self._inner._look(litepull.TOGETHER, 1.0)))
 
     def close(self, *, done: bool = True) -> None:
@@ -109,6 +120,15 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
     @property
     def client_id(self) -> str:
         return self._inner.client_id
+
+    @property
+    def strategy(self) -> StrategyLike:
+        """How the queues are divided; may be set until the consumer starts."""
+        return self._inner.strategy
+
+    @strategy.setter
+    def strategy(self, strategy: StrategyLike) -> None:
+        self._in_loop(setattr, self._inner, "strategy", strategy)
 
     @property
     def queues(self) -> list[MessageQueue]:

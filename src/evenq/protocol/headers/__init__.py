@@ -30,6 +30,7 @@ from evenq.protocol.headers.admin import (
     ViewMessage,
 )
 from evenq.protocol.headers.base import (
+    BrokerRequest,
     Header,
     Int32,
     Int64,
@@ -83,6 +84,7 @@ __all__ = [
     "BrokerConsumeStats",
     "BrokerHeartbeat",
     "BrokerNameRequest",
+    "BrokerRequest",
     "BrokerStats",
     "CheckTransaction",
     "CloneOffsets",

@@ -15,7 +15,7 @@ import msgspec
 from evenq.errors import ProtocolError
 from evenq.protocol.wire import Int32, Int64, Wire
 
-__all__ = ["Header", "Int32", "Int64", "QueueRequest", "TopicRequest"]
+__all__ = ["BrokerRequest", "Header", "Int32", "Int64", "QueueRequest", "TopicRequest"]
 
 # Java writes booleans in lower case; everything else reads the same in both languages.
 _WRITERS = {bool: ("false", "true").__getitem__}
@@ -53,11 +53,16 @@ class Header(Wire, gc=False):
         }
 
 
-class TopicRequest(Header):
-    """A request about a topic. ``broker_name`` lets a proxy pass the request on to the right broker."""
+class BrokerRequest(Header):
+    """A request that names the broker it is for. A proxy passes it on to that one, and refuses it without a name."""
+
+    broker_name: str | None = msgspec.field(default=None, name="bname")
+
+
+class TopicRequest(BrokerRequest):
+    """A request about a topic."""
 
     topic: str
-    broker_name: str | None = msgspec.field(default=None, name="bname")
 
 
 class QueueRequest(TopicRequest):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenq.protocol.headers.base import Header, Int32, Int64, QueueRequest, TopicRequest
+from evenq.protocol.headers.base import BrokerRequest, Header, Int32, Int64, QueueRequest, TopicRequest
 
 __all__ = [
     "CheckTransaction",
@@ -81,7 +81,7 @@ class SendResponse(Header):
     recall_handle: str | None = None
 
 
-class SendBack(Header):
+class SendBack(BrokerRequest):
     """A consumer gives a message back for later (36). ``delay_level`` 0: the broker's choice, -1: dead letter."""
 
     offset: Int64
@@ -93,7 +93,7 @@ class SendBack(Header):
     max_reconsume_times: Int32 | None = None
 
 
-class EndTransaction(Header):
+class EndTransaction(BrokerRequest):
     """A producer commits or rolls back a half message (37). ``commit_or_rollback`` is a transaction type flag."""
 
     topic: str | None = None
@@ -106,7 +106,7 @@ class EndTransaction(Header):
     transaction_id: str | None = None
 
 
-class CheckTransaction(Header):
+class CheckTransaction(BrokerRequest):
     """The broker asks a producer what became of a half message (39); the message is the body."""
 
     topic: str | None = None

@@ -1,0 +1,99 @@
+"""Noticing that members of a group do not subscribe alike, or divide queues by different rules.
+
+A broker merges the subscriptions of a group into one, so the members are asked one by one, through a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+
+from evenq.client.agreement import Told, differences
+from evenq.client.net.session import Session
+from evenq.errors import RemoteError
+from evenq.model import java_order
+from evenq.protocol.bodies import RunningInfo
+from evenq.protocol.codes import RequestCode
+from evenq.protocol.headers import RunningInfoRequest
+
+__all__ = ["DifferenceWatch"]
+
+log = logging.getLogger(__name__)
+
+# Seconds from a change in the group to the look, so that whatever else changes is seen by the same one; and between
+# two looks at least.
+SETTLING_S = 2.0
+PAUSE_S = 10.0
+# A member asks so many others, those that follow it in the list. When members differ, two neighbours do.
+ASKED = 8
+
+
+class DifferenceWatch:
+    """Compares one member with others. A difference is legal while a group is being changed, so it is only logged."""
+
+    def __init__(self, session: Session, group: str, info: Callable[[], RunningInfo]) -> None:
+        self._session = session
+        self._group = group
+        self._info = info
+        self._due = asyncio.Event()
+        # the differences of the last look
+        self.found: set[tuple[str, ...]] = set()
+
+    def soon(self) -> None:
+        """Members or subscriptions may have changed."""
+        self._due.set()
+
+    async def watch(self) -> None:
+        """For ever."""
+        self.soon()
+
+        async def step() -> None:
+            await self._due.wait()
+            await asyncio.sleep(SETTLING_S)
+            self._due.clear()
+            await self.look()
+            await asyncio.sleep(PAUSE_S - SETTLING_S)
+
+        await self._session.repeat(step, f"comparison of the members of group {self._group}")
+
+    async def look(self) -> None:
+        """Ask others, and report what was not there the last time."""
+        others = await self._others()
+        answers = await asyncio.gather(*(self._ask(member, address) for member, address in others))
+        told = [Told.by(self._session.client_id, self._info()), *(answer for answer in answers if answer is not None)]
+        found = differences(told)
+        for each in found:
+            if each.key not in self.found:
+                log.warning(
+                    "members of group %s differ in %s. Queues may be read by nobody or twice, and messages be lost: "
+                    "give all members the same subscriptions and settings", self._group, each
+                )  # fmt: skip
+        self.found = {each.key for each in found}
+
+    async def _others(self) -> list[tuple[str, str]]:
+        """The members to ask, each with a broker that knows it."""
+        known: dict[str, str] = {}
+        for address in sorted(set(self._session.routes.masters().values())):
+            try:
+                connected = await self._session.remote.connected(address, self._group)
+            except RemoteError as error:
+                log.debug("%s does not tell the connections of %s: %s", address, self._group, error)
+                continue
+            for each in connected.connection_set if connected is not None else ():
+                known.setdefault(each.client_id, address)
+        me = self._session.client_id
+        known.pop(me, None)
+        ring = sorted(known, key=java_order)
+        start = bisect_right(ring, java_order(me), key=java_order)
+        return [(member, known[member]) for member in (ring[start:] + ring[:start])[:ASKED]]
+
+    async def _ask(self, member: str, address: str) -> Told | None:
+        header = RunningInfoRequest(consumer_group=self._group, client_id=member)
+        try:
+            answer = await self._session.remote.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            return Told.by(member, RunningInfo.decode(answer.body))
+        except RemoteError as error:
+            log.debug("member %s of group %s does not tell its settings: %s", member, self._group, error)
+            return None
