@@ -31,6 +31,8 @@ UNCOMMITTED_S = 0.6
 OFFSETS_LOST_S = 5.5
 # A handler that has the message when its member is cut off, and the member's next look at its connections.
 IN_HAND_S = 0.3
+# Members may take a second to find a broker again.
+RECONNECT_S = 1.2
 
 
 @dataclass
@@ -90,7 +92,10 @@ class Outcome:
 
 
 class FaultRun:
-    """``queues`` are the names that members give the queues of ``topic``; ``kill_broker`` takes a broker down."""
+    """``queues`` are the names that members give the queues of ``topic``.
+
+    ``kill_broker`` takes a broker down without a goodbye, ``cut`` closes some connections; either may be missing.
+    """
 
     def __init__(
         self,
@@ -104,11 +109,12 @@ class FaultRun:
         kind: str,
         queues: set[str],
         kill_broker: Callable[[str], None] | None = None,
+        cut: Callable[[random.Random], None] | None = None,
     ) -> None:
         self._random = rng
         self._cluster, self._topic, self._group, self._folder = cluster, topic, group, folder
         self._strategy, self._kind, self._queues = strategy, kind, queues
-        self._kill_broker = kill_broker
+        self._kill_broker, self._cut = kill_broker, cut
         self._members: list[Member] = []
         self._all: list[Member] = []
         self._faults: list[Fault] = []
@@ -148,6 +154,8 @@ class FaultRun:
         possible = [self._restart_broker, self._stop_and_continue]
         if len(self._members) > 1:
             possible += [self._kill, self._kill_and_replace, self._leave]
+        if self._cut is not None:
+            possible += [self._cut_connections] * 2
         if len(self._members) < 5:
             possible.append(self._start_member)
         return possible
@@ -193,6 +201,12 @@ class FaultRun:
         os.kill(member.process.pid, signal.SIGCONT)
         self._faults.append(Fault("stop", member.name, begin, time.monotonic()))
 
+    def _cut_connections(self) -> None:
+        assert self._cut is not None
+        begin = time.monotonic()
+        self._cut(self._random)
+        self._faults.append(Fault("cut", "", begin, time.monotonic() + RECONNECT_S))
+
     def _restart_broker(self) -> None:
         name = self._random.choice(sorted(self._cluster.brokers))
         begin = time.monotonic()
@@ -205,8 +219,7 @@ class FaultRun:
         if self._random.random() < 0.5:
             time.sleep(self._random.uniform(0, 2.0))
         self._cluster.start_broker(name)
-        # members may take a second to find it again
-        self._faults.append(Fault(what, "", begin, time.monotonic() + 1.2))
+        self._faults.append(Fault(what, "", begin, time.monotonic() + RECONNECT_S))
 
     # traffic
 

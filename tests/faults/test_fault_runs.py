@@ -3,43 +3,76 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from evenq.testing import cluster
+from evenq.testing import EmbeddedCluster, cluster
 from tests.clusters import create_topic
-from tests.faults.run import HOLDER_S, FaultRun
+from tests.faults.run import HOLDER_S, FaultRun, Outcome
 from tests.harness.scale import scaled
+from tests.realmq import RealCluster
 
 pytestmark = pytest.mark.live
 
 QUEUES = 6
-KINDS = ["push", "orderly", "lite"]
+TOPIC, GROUP = "orders", "billing"
+NAMES = {f"broker-a-{number}" for number in range(QUEUES)}
+FAULTS = scaled(5, 8)
+
+# in `make test` one of them; each starts a broker several times
+JAVA_CASES = list(product(["push", "orderly", "lite"], ["AVG", "STICKY"]))[: scaled(1, 6)]
+
+every_kind = pytest.mark.parametrize("kind", ["push", "orderly", "lite"])
+every_strategy = pytest.mark.parametrize("strategy", ["AVG", "STICKY"])
 
 
-@pytest.mark.parametrize("number", range(scaled(1, 5)))
-@pytest.mark.parametrize("strategy", ["AVG", "STICKY"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_group_survives_random_faults(
-    kind: str, strategy: str, number: int, rng: random.Random, tmp_path: Path
-) -> None:
-    with cluster(brokers=1) as embedded:
-        create_topic(embedded.namesrv, "orders", queues=QUEUES)
-        run = FaultRun(
-            rng,
-            embedded,
-            "orders",
-            "billing",
-            tmp_path,
-            strategy=strategy,
-            kind=kind,
-            queues={f"broker-a-{number}" for number in range(QUEUES)},
-        )
-        outcome = run.run(faults=scaled(4, 8))
+def check(outcome: Outcome) -> None:
     print(outcome)
+    assert outcome.sent > 0, outcome
     assert not outcome.lost, outcome
     assert not outcome.no_holder, outcome
     assert outcome.holder_s < HOLDER_S, outcome
     assert not outcome.overlaps, outcome
     assert not outcome.unexplained, outcome
+
+
+def cut_some(embedded: EmbeddedCluster, rng: random.Random) -> None:
+    """Close half of all connections without a goodbye."""
+
+    def close() -> None:
+        connections = [each for broker in embedded.brokers.values() for each in broker.server.connections]
+        for connection in rng.sample(connections, len(connections) // 2):
+            connection.close()
+
+    embedded.call(close)
+
+
+@pytest.mark.parametrize("number", range(scaled(1, 5)))
+@every_strategy
+@every_kind
+def test_a_group_survives_random_faults(
+    kind: str, strategy: str, number: int, rng: random.Random, tmp_path: Path
+) -> None:
+    with cluster(brokers=1) as embedded:
+        create_topic(embedded.namesrv, TOPIC, queues=QUEUES)
+        run = FaultRun(
+            rng, embedded, TOPIC, GROUP, tmp_path,
+            strategy=strategy, kind=kind, queues=NAMES, cut=lambda rng: cut_some(embedded, rng),
+        )  # fmt: skip
+        check(run.run(FAULTS))
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(("kind", "strategy"), JAVA_CASES)
+def test_a_group_survives_random_faults_of_the_java_broker(
+    kind: str, strategy: str, rng: random.Random, tmp_path: Path
+) -> None:
+    with RealCluster(brokers=1) as real:
+        create_topic(real.namesrv, TOPIC, queues=QUEUES)
+        run = FaultRun(
+            rng, real, TOPIC, GROUP, tmp_path,
+            strategy=strategy, kind=kind, queues=NAMES, kill_broker=real.kill_broker,
+        )  # fmt: skip
+        check(run.run(FAULTS))
