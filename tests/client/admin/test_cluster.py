@@ -6,7 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from evenq import Admin, ArgumentError, ConnectError, RefusedError, SendResult, StateError
+from evenq import (
+    Admin,
+    ArgumentError,
+    ConnectError,
+    LitePullConsumer,
+    Message,
+    Producer,
+    RefusedError,
+    SendResult,
+    StateError,
+)
 from evenq.client.admin import BrokerStatus
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import cluster
@@ -52,6 +62,34 @@ def test_what_was_counted_is_told(admin: Admin, wide: str, sent: list[SendResult
     assert set(found) == {receipt.queue.broker for receipt in sent}
     assert all(counters.day.total >= 0 for counters in found.values())
     assert admin.counters("TOPIC_PUT_NUMS", f"{wide}-other") == {}
+
+
+@pytest.mark.live
+def test_a_broker_without_write_permission_gets_no_messages(topic: str, group: str) -> None:
+    with cluster(2) as own, Admin(own.namesrv) as admin:
+        admin.create_topic(topic, queues=1)
+
+        def sent_to() -> set[str]:
+            with Producer(own.namesrv) as producer:
+                return {producer.send(Message(topic, b"x")).queue.broker for _ in range(4)}
+
+        assert sent_to() == {"broker-a", "broker-b"}
+        concerned = admin.set_writable("broker-a", False)
+        assert 1 < concerned <= len(admin.topics(system=True))
+        assert sent_to() == {"broker-b"}
+        with LitePullConsumer(own.namesrv, group, begin="first") as consumer:
+            consumer.subscribe(topic)
+            read: set[str] = set()
+
+            def both() -> bool:
+                read.update(message.queue.broker for message in consumer.poll(0.1))
+                return len(read) == 2
+
+            wait_until(both, "messages of both brokers")
+        assert admin.set_writable("broker-a", True) >= concerned
+        assert sent_to() == {"broker-a", "broker-b"}
+        with pytest.raises(ArgumentError, match="brokers='broker-z': there is no such broker"):
+            admin.set_writable("broker-z", False)
 
 
 def test_an_unknown_broker_is_an_error_that_names_the_known(admin: Admin) -> None:

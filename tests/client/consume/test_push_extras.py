@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import defaultdict
 
@@ -140,6 +141,50 @@ def test_a_listener_hears_which_queues_a_member_has(any_cluster: AnyCluster, top
         wait_until(lambda: len(second.queues) == 2, "the other half")
         second.close()
         wait_until(lambda: heard[-1] == (everything, everything), lambda: f"all queues again: {heard}")
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "function"])
+def test_a_suspended_consumer_is_handed_nothing(
+    orderly: bool, plain: bool, embedded_cluster: AnyCluster, topic: str, group: str
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    seen: list[int] = []
+    free = threading.Event()
+
+    def handler(messages: list[MessageView]) -> None:
+        seen.extend(int(message.body) for message in messages)
+        free.wait(30)
+
+    async def coroutine(messages: list[MessageView]) -> None:
+        seen.extend(int(message.body) for message in messages)
+        await asyncio.to_thread(free.wait, 30)
+
+    with (
+        PushConsumer(embedded_cluster.namesrv, group, begin="first", concurrency=1) as consumer,
+        LitePullConsumer(embedded_cluster.namesrv, group) as looking,
+    ):
+        consumer.subscribe(topic)
+        consumer.start(handler if plain else coroutine, orderly=orderly)
+        send(embedded_cluster.namesrv, topic, 10, queue)
+        wait_until(lambda: seen == [0], "a message in hand")
+        consumer.suspend()
+        free.set()
+        wait_until(lambda: looking.committed(queue) == 1, "the message in hand ended")
+        # a queue that comes meanwhile is suspended, too
+        other = MessageQueue(topic, "broker-b", 0)
+        consumer._in_loop(consumer._inner._member.retake, [other])
+        wait_until(lambda: other not in consumer.queues, "the other queue let go")
+        send(embedded_cluster.namesrv, topic, 10, other)
+
+        def read_ahead() -> bool:
+            return sum(held.cached.count for held in consumer._inner._member.holdings) == 19
+
+        wait_until(read_ahead, "the rest read ahead")
+        assert seen == [0]
+        consumer.resume()
+        wait_until(lambda: len(seen) == 20, lambda: f"the rest: {seen}")
 
 
 @pytest.mark.live

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evenq import ArgumentError, Message, MessageQueue, SendInterrupted, SendResult, SendTimeout, StateError
+from evenq import ArgumentError, Message, MessageQueue, SendInterrupted, SendResult, SendStatus, SendTimeout, StateError
 from evenq.aio import Producer
 from evenq.client.net.connection import WINDOW
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -343,3 +343,72 @@ def test_what_a_selector_raises_comes_through_the_future(
         await producer.flush()
 
     run(own_cluster.namesrv, scenario, **settings)
+
+
+def store_unsafely(cluster: EmbeddedCluster, *brokers: str) -> None:
+    """Let these brokers store what is sent, and say that its disk was too slow."""
+    for name in brokers:
+        broker = cluster.brokers[name]
+        honest = broker.answer_when_durable
+
+        def dishonest(answer: Command, *rest: Any, honest: Any = honest) -> Any:
+            answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            return honest(answer, *rest)
+
+        broker.answer_when_durable = dishonest  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["long way", "short way"])
+def test_what_was_stored_unsafely_goes_to_another_broker(own_cluster: EmbeddedCluster, topic: str, known: bool) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        if known:
+            await warm(producer, topic)
+        store_unsafely(own_cluster, "broker-a")
+        receipts = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(20)))
+        assert {(receipt.queue.broker, receipt.ok) for receipt in receipts} == {("broker-b", True)}
+        batch = await producer.send_batch([Message(topic, b"x")] * 4)
+        assert all(receipt.ok for receipt in batch)
+        # whoever wants one queue does not get another
+        bound = await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 0))
+        assert bound.status is SendStatus.FLUSH_DISK_TIMEOUT
+
+    run(own_cluster.namesrv, scenario, retry_not_ok=True)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("known", [False, True], ids=["long way", "short way"])
+def test_what_is_nowhere_stored_safely_has_a_receipt(
+    own_cluster: EmbeddedCluster, topic: str, known: bool, retries: int
+) -> None:
+    create_topic(own_cluster.namesrv, topic)
+
+    async def scenario(producer: Producer) -> None:
+        if known:
+            await warm(producer, topic)
+        store_unsafely(own_cluster, "broker-a")
+        own_cluster.brokers["broker-b"].faults.add(SEND, error=ResponseCode.MESSAGE_ILLEGAL, when=lambda _: True)
+        receipts = await asyncio.gather(
+            *(producer.send(Message(topic, b"x")) for _ in range(8)), return_exceptions=True
+        )
+        stored = [receipt for receipt in receipts if isinstance(receipt, SendResult)]
+        assert {(receipt.queue.broker, receipt.status) for receipt in stored} == {
+            ("broker-a", SendStatus.FLUSH_DISK_TIMEOUT)
+        }
+        # the others went to the broker first that refuses them
+        assert len(stored) == 4
+
+    run(own_cluster.namesrv, scenario, retry_not_ok=True, retries=retries, coalesce=False)
+
+
+def test_what_was_stored_unsafely_stays_there_by_default(own_cluster: EmbeddedCluster, topic: str) -> None:
+    create_topic(own_cluster.namesrv, topic)
+    store_unsafely(own_cluster, "broker-a", "broker-b")
+
+    async def scenario(producer: Producer) -> None:
+        receipts = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(8)))
+        assert {receipt.status for receipt in receipts} == {SendStatus.FLUSH_DISK_TIMEOUT}
+        assert {receipt.queue.broker for receipt in receipts} == {"broker-a", "broker-b"}
+
+    run(own_cluster.namesrv, scenario)

@@ -36,7 +36,7 @@ class Admin(Messages, Offsets):
                  ``delete_group``
     offsets      ``progress``, ``holders``; ``reset``
     messages     ``message``, ``messages_by_key``, ``messages_by_unique_key``, ``messages_at``
-    the cluster  ``brokers``, ``masters``, ``broker_status``, ``broker_settings``, ``counters``
+    the cluster  ``brokers``, ``masters``, ``broker_status``, ``broker_settings``, ``counters``; ``set_writable``
     ============ =====================================================================================
 
     Nothing is kept between calls: each asks anew. A broker that does not answer is an error that names it.

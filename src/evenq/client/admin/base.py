@@ -108,6 +108,6 @@ class Administration:
         answers = await together(*(self._ask(address, code, header, body) for address in addresses.values()))
         return dict(zip(addresses, answers, strict=True))
 
-    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
+    async def _tell_name_servers(self, code: RequestCode, header: Header) -> list[Command]:
         """A change that every name server must make: they do not talk to each other."""
-        await together(*(self._ask(address, code, header) for address in self._session.name_servers.addresses))
+        return await together(*(self._ask(address, code, header) for address in self._session.name_servers.addresses))

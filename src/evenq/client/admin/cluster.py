@@ -11,7 +11,7 @@ from evenq.errors import ArgumentError, RefusedError
 from evenq.model import java_order
 from evenq.protocol.bodies import BrokerStatsBody, KvTable, StatsItem
 from evenq.protocol.codes import RequestCode, ResponseCode
-from evenq.protocol.headers import BrokerStats
+from evenq.protocol.headers import BrokerNameRequest, BrokerStats, WipedResponse
 
 __all__ = ["Broker", "BrokerStatus", "Clusters", "Counter", "Counters"]
 
@@ -56,7 +56,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clusters(Administration):
-    """What can be asked of brokers."""
+    """What can be asked of brokers and done with them."""
 
     async def brokers(self) -> tuple[Broker, ...]:
         """Every broker that the name server knows, masters and replicas. None of them is asked."""
@@ -104,6 +104,21 @@ class Clusters(Administration):
                 minute=_counter(body.stats_minute), hour=_counter(body.stats_hour), day=_counter(body.stats_day)
             )
         return found
+
+    async def set_writable(self, broker: str, writable: bool) -> int:
+        """Take the write permission of all topics on the broker away, e.g. before it is stopped, or give it back; how
+        many topics that concerned.
+
+        Name servers remember it, so senders go elsewhere with their next look at the routes, after at most 30 s, and
+        consumers read on what is there. The broker itself knows nothing of it: when one of its topics is created or
+        changed, or it starts anew, it registers its own permissions. Given back, each topic may be read and written,
+        also one that might not before.
+        """
+        await self._chosen([broker])
+        code = RequestCode.ADD_WRITE_PERM_OF_BROKER if writable else RequestCode.WIPE_WRITE_PERM_OF_BROKER
+        answers = await self._tell_name_servers(code, BrokerNameRequest(broker_name=broker))
+        told = [WipedResponse.from_ext(answer.ext) for answer in answers]
+        return max((each.add_topic_count if writable else each.wipe_topic_count) or 0 for each in told)
 
     async def _broker(self, name: str, broker_id: int) -> Broker:
         brokers = await self.brokers()

@@ -43,6 +43,7 @@ class Holding:
         self.lease = Lease()
         self.committing = asyncio.Lock()
         self.dropped = False
+        self.paused = False
         # who pulls this queue, and when it was last heard of
         self.reader: asyncio.Task[None] | None = None
         self.pulled_at = 0.0
@@ -123,13 +124,13 @@ class Holding:
         return news
 
     def take(self, count: int) -> list[MessageView]:
-        """The next messages for a listener, at most ``count``; none while the lease does not count. Every batch taken
-        must be finished.
+        """The next messages for a listener, at most ``count``; none while it is paused or the lease does not count.
+        Every batch taken must be finished.
 
         Whoever ends a batch gives this same list: a batch is known by its identity, for after a reset there may be
         another one with the same offsets.
         """
-        if not self.lease.counts():
+        if self.paused or not self.lease.counts():
             return []
         self._unpack(count)
         if not self.room.is_set():

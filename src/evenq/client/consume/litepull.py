@@ -155,9 +155,13 @@ class LitePullConsumer:
             raise StateError("this consumer has queues assigned: a consumer either subscribes or assigns")
         self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
 
+    def unsubscribe(self, topic: str) -> None:
+        """Take a topic away: its queues are let go as in a rebalance, when what was given of them is done."""
+        self._member.unsubscribe(topic)
+
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, from now on. Nobody else in the group is asked."""
-        if self._member.subscriptions:
+        if self._member.subscriptions or (self._started and self._fixed is None):
             raise StateError("this consumer has subscribed: a consumer either subscribes or assigns")
         if self._fixed is None:
             self._fixed = FixedQueues(

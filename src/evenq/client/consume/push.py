@@ -144,6 +144,7 @@ class PushConsumer:
             clock=clock,
         )
         self._orderly = False
+        self._paused = False
         self._calls: Calls | None = None
         self._dispatcher: Dispatcher | Crew | None = None
         self._stopping = asyncio.Event()
@@ -176,6 +177,10 @@ class PushConsumer:
         """Add a topic: all of it, messages with certain tags (``"paid || refunded"``), or what an SQL92 condition
         on properties picks (``sql="total > 100"``)."""
         self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take a topic away: its queues are let go as in a rebalance, when running calls of the handler have ended."""
+        self._member.unsubscribe(topic)
 
     def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
         """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
@@ -236,6 +241,15 @@ class PushConsumer:
         finally:
             await self.close()
 
+    def suspend(self) -> None:
+        """Hand out nothing more until :meth:`resume`. Running calls end, and the queues stay this member's."""
+        self._pause(True)
+
+    def resume(self) -> None:
+        self._pause(False)
+        for holding in self._member.holdings:
+            self._arrived(holding)
+
     def stop(self) -> None:
         """End :meth:`run`. May be called from a handler that is a coroutine function."""
         self._stopping.set()
@@ -287,7 +301,14 @@ class PushConsumer:
         )
 
     def _hold(self, queue: MessageQueue, start: Start) -> Holding:
-        return Holding(queue, start.offset, self._limits, stored=start.is_stored)
+        holding = Holding(queue, start.offset, self._limits, stored=start.is_stored)
+        holding.paused = self._paused
+        return holding
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        for holding in self._member.holdings:
+            holding.paused = paused
 
     async def _reset(self, holding: Holding, offset: int) -> None:
         if holding.dropped:

@@ -77,6 +77,7 @@ class Member(Generic[H]):
         self._offsets = offsets or BrokerOffsets(session, group, self._starting)
         self._hold = hold
         self._subscriptions: dict[str, Subscription] = {}
+        self._ended: dict[str, Subscription] = {}
         self._joined = False
         self._locks: Locks = NoLocks()
         if not broadcasting:
@@ -151,12 +152,22 @@ class Member(Generic[H]):
         if self._joined:
             self.session.spawn(self._tell(topic))
 
+    def unsubscribe(self, topic: str) -> None:
+        """Let the topic's queues go, and tell the brokers."""
+        subscribed = [each for each in self._subscriptions if not each.startswith(RETRY_PREFIX)]
+        if topic not in subscribed:
+            raise ArgumentError("topic", topic, f"not subscribed to; give one of {', '.join(subscribed) or 'none'}")
+        self._ended[topic] = self._subscriptions.pop(topic)
+        if self._joined:
+            self.session.spawn(self._tell(topic))
+
     @property
     def subscriptions(self) -> list[Subscription]:
         return list(self._subscriptions.values())
 
     def subscription(self, topic: str) -> Subscription:
-        return self._subscriptions[topic]
+        """How the topic is subscribed to, or was: what is left of its queues is read on until they are let go."""
+        return self._subscriptions.get(topic) or self._ended[topic]
 
     def in_order(self) -> None:
         """Consume in order: a queue is read under the broker's lock of the group's own name, and never without it."""
@@ -214,8 +225,9 @@ class Member(Generic[H]):
         )
 
     async def _tell(self, topic: str) -> None:
-        """The brokers learn of a new subscription, those that have its topic among them."""
-        await self._find_route(topic)
+        """The brokers learn of a subscription that is new or has ended, those that have its topic among them."""
+        if topic in self._subscriptions:
+            await self._find_route(topic)
         await self.session.beat()
         self.rebalancer.soon()
         self.differences.soon()

@@ -98,6 +98,11 @@ class Ownership(Generic[H]):
         """What is held now, in Java's order."""
         return sorted(self._held)
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics of all that is held or wanted."""
+        return {queue.topic for queue in (*self._held, *self._wanted)}
+
     def held(self, topic: str) -> set[MessageQueue]:
         return {queue for queue in (*self._held, *self._wanted) if queue.topic == topic}
 

@@ -39,6 +39,8 @@ DEAD_AFTER_S = 0.5
 class Owner(Protocol):
     """Who carries plans out. ``held`` are the queues it has or is about to have; ``carry_out`` must not wait long."""
 
+    @property
+    def topics(self) -> set[str]: ...
     def held(self, topic: str) -> set[MessageQueue]: ...
     def carry_out(self, plan: Plan) -> None: ...
     def members_are(self, members: list[str], gone: Iterable[str]) -> None: ...
@@ -127,6 +129,7 @@ class Rebalancer:
         brokers = {name: route.replicas(name) for route in routes for name, ids in route.addresses.items() if ids}
         members = await self._ask_members(brokers)
         if members is None:
+            self._give_up_unsubscribed()
             return
         members = self._with_reconnecting(members, chain.from_iterable(brokers.values()))
         # a broker that has just restarted may know of no member yet, which counts as mixed: that must not last
@@ -136,11 +139,20 @@ class Rebalancer:
         self._owner.members_are(members, dead)
         await self.shares.unlock(dead)
         self._known = set(members)
-        for topic, target in (await self.shares.targets(routes, members, mixed=self.mixed)).items():
-            self._apply(plan(self._owner.held(topic), target))
+        targets = await self.shares.targets(routes, members, mixed=self.mixed)
+        self._give_up_unsubscribed()
+        subscribed = set(self._topics())
+        for topic, target in targets.items():
+            if topic in subscribed:
+                self._apply(plan(self._owner.held(topic), target))
         self.looked = True
         if self.shares.look_again_in is not None:
             self._again(self.shares.look_again_in)
+
+    def _give_up_unsubscribed(self) -> None:
+        """Let queues go whose topics are not subscribed to any more, also those of topics that are gone."""
+        for topic in self._owner.topics - set(self._topics()):
+            self._apply(plan(self._owner.held(topic), ()))
 
     def _connection_changed(self, address: str) -> None:
         self._connection_changed_at[address] = asyncio.get_running_loop().time()

@@ -42,6 +42,8 @@ class Producer:
 
     ====================== ==================================================================================
     ``retries``            further tries after the first one failed; each avoids the broker that failed last
+    ``retry_not_ok``       also try another broker when one stored the message, but with another status than
+                           ``SEND_OK``; the message may then be stored twice
     ``send_latency_fault`` keep away from slow and failing brokers: ``False``, ``"classic"`` or ``"v5"``
     ``linger``             seconds that a message may wait for others, to travel with them in one batch
     ``coalesce``           let messages that wait for a busy broker travel together; no message waits for that
@@ -62,6 +64,7 @@ class Producer:
         instance: str | None = None,
         namespace: str = "",
         retries: int = 2,
+        retry_not_ok: bool = False,
         send_latency_fault: Literal[False, "classic", "v5"] = False,
         linger: float = 0.0,
         coalesce: bool = True,
@@ -104,7 +107,13 @@ class Producer:
         )
         requests = SendRequests(wire_group, topic_queues, session.wire_name)
         self._sender = sender = Sender(
-            session, requests, self._chooser, tries=1 + retries, topic_queues=topic_queues, clock=clock
+            session,
+            requests,
+            self._chooser,
+            tries=1 + retries,
+            topic_queues=topic_queues,
+            retry_not_ok=retry_not_ok,
+            clock=clock,
         )
         self._way = OneByOne(sender, packer)
         if linger:

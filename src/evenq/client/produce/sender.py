@@ -15,9 +15,10 @@ from evenq.client.net.connection import Connection
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Parcel, SendRequests, check_topic
-from evenq.client.produce.sending import Failure, Tries
+from evenq.client.produce.sending import Failure, StoredUnsafely, Tries
 from evenq.errors import ArgumentError, ConnectError, RefusedError, RemoteError, StateError
 from evenq.model import MessageQueue
+from evenq.protocol.codes import ResponseCode, response_name_of
 from evenq.protocol.command import Command
 
 __all__ = ["Observer", "Promise", "Select", "Sender"]
@@ -76,7 +77,10 @@ class _Free:
 class _Errand(Generic[R]):
     """One parcel, its promise, its time, and the queue it goes to first. It waits for the answer to the first try."""
 
-    __slots__ = ("address", "began", "in_doubt", "parcel", "promise", "queue", "seconds", "select", "sender", "started")
+    __slots__ = (
+        "address", "began", "in_doubt", "parcel", "promise", "queue",
+        "seconds", "select", "sender", "started", "unsafe",
+    )  # fmt: skip
 
     def __init__(
         self, sender: Sender, parcel: Parcel[R], promise: Promise[R], seconds: float, select: Select | None
@@ -93,6 +97,14 @@ class _Errand(Generic[R]):
         self.started = False
         # whether a request left that was not answered: a broker may have stored the parcel
         self.in_doubt = False
+        # the receipt of a broker that stored the parcel with less safety than was asked for
+        self.unsafe: R | None = None
+
+    def check(self, receipt: R, answer: Command) -> None:
+        """Raise where another broker may store it more safely."""
+        if self.select is None and answer.code != ResponseCode.SUCCESS:
+            self.unsafe = receipt
+            raise StoredUnsafely(f"stored, but {response_name_of(answer.code)}")
 
     def answered(self, answer: Command) -> None:
         queue, sender = self.queue, self.sender
@@ -100,9 +112,11 @@ class _Errand(Generic[R]):
         try:
             receipt = self.parcel.read(self.address, queue, answer)
             took = sender.clock() - self.began
-            sender.chooser.record(queue.broker, took * 1000)
             if sender.observer is not None:
                 sender.observer(self.parcel, self.address, answer, receipt, took)
+            if sender.retry_not_ok:
+                self.check(receipt, answer)
+            sender.chooser.record(queue.broker, took * 1000)
             if not self.promise.done():
                 self.promise.set_result(receipt)
         except RemoteError as error:
@@ -131,8 +145,10 @@ class Sender:
         *,
         tries: int,
         topic_queues: int,
+        retry_not_ok: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.retry_not_ok = retry_not_ok
         self._session = session
         self._requests = requests
         self._tries = tries
@@ -301,6 +317,8 @@ class Sender:
             receipt = parcel.read(address, queue, answer)
             if self.observer is not None:
                 self.observer(parcel, address, answer, receipt, self.clock() - began)
+            if self.retry_not_ok:
+                errand.check(receipt, answer)
             return receipt
 
         async def stale() -> None:
@@ -317,7 +335,7 @@ class Sender:
         self.give_up(errand, tries.interrupted(failure) if errand.in_doubt else StateError(_CLOSED))
 
     def give_up(self, errand: _Errand[R], error: Exception) -> None:
-        """Let whoever waits for a parcel hear that nothing will come of it."""
+        """Let whoever waits for a parcel hear that nothing will come of it, or no more than the receipt that it has."""
         if isinstance(error, UnicodeEncodeError):
             error = ArgumentError(
                 "message",
@@ -325,7 +343,10 @@ class Sender:
                 "UTF-8 cannot encode this part of its topic, tags, keys or properties: it is half of a surrogate pair",
             )
         if not errand.promise.done():
-            errand.promise.set_exception(error)
+            if errand.unsafe is not None:
+                errand.promise.set_result(errand.unsafe)
+            else:
+                errand.promise.set_exception(error)
         self.ended()
 
     def _look_again(self, topic: str) -> None:

@@ -22,7 +22,7 @@ from evenq.errors import (
 from evenq.model import MessageQueue
 from evenq.protocol.codes import ResponseCode
 
-__all__ = ["Choice", "Failure", "Tries"]
+__all__ = ["Choice", "Failure", "StoredUnsafely", "Tries"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,10 @@ RETRYABLE = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
+
+
+class StoredUnsafely(RemoteError):
+    """A broker stored the message, with less safety than was asked for. Never raised to who sends: it has a receipt."""
 
 
 class Choice(Protocol):
@@ -150,7 +154,7 @@ class Tries:
             raise error
         broker, seconds = failed.queue.broker, failed.seconds
         reachable = not isinstance(error, ConnectError | RequestTimeout)
-        choice.record(broker, seconds * 1000, failed=True, reachable=reachable)
+        choice.record(broker, seconds * 1000, failed=not isinstance(error, StoredUnsafely), reachable=reachable)
         self.attempts.append(failed.attempt)
         if isinstance(error, TopicNotFound | NoPermission):
             await stale()

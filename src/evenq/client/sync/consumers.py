@@ -33,8 +33,11 @@ class PushConsumer(Facade[push.PushConsumer]):
 
     start = blocking(push.PushConsumer.start)
     subscribe = plain(push.PushConsumer.subscribe)
+    unsubscribe = plain(push.PushConsumer.unsubscribe)
     on_rebalance = plain(push.PushConsumer.on_rebalance)
     on_assignment = plain(push.PushConsumer.on_assignment)
+    suspend = plain(push.PushConsumer.suspend)
+    resume = plain(push.PushConsumer.resume)
 
     def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
@@ -83,6 +86,7 @@ class LitePullConsumer(Facade[litepull.LitePullConsumer]):
 
     start = blocking(litepull.LitePullConsumer.start)
     subscribe = plain(litepull.LitePullConsumer.subscribe)
+    unsubscribe = plain(litepull.LitePullConsumer.unsubscribe)
     assign = plain(litepull.LitePullConsumer.assign)
     on_assignment = plain(litepull.LitePullConsumer.on_assignment)
     on_queues_changed = plain(litepull.LitePullConsumer.on_queues_changed)

@@ -58,6 +58,7 @@ class Admin(Facade[admin.Admin]):
     broker_status = blocking(admin.Admin.broker_status)
     broker_settings = blocking(admin.Admin.broker_settings)
     counters = blocking(admin.Admin.counters)
+    set_writable = blocking(admin.Admin.set_writable)
 
 
 class Producer(Facade[producer.Producer]):
