@@ -94,9 +94,9 @@ def test_notes_its_worker(worker_id, number):
     assert code == 0, printed
     notes = [line.split() for line in (tmp_path / "notes").read_text().splitlines()]
     assert len(notes) == 8
-    first = {note[0]: note[1] for note in reversed(notes)}
-    assert "/spark/" in first["gw0"]
-    assert "/broker/" in first["gw1"]
+    # which of the two is ready first is chance
+    first = {worker: "/spark/" in path for worker, path in reversed(notes)}
+    assert sorted(first.values()) == [False, True]
 
 
 def test_a_test_that_hangs_fails_and_shows_where(run: Run) -> None:

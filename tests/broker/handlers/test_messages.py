@@ -43,6 +43,8 @@ def test_a_message_is_found_by_each_of_its_keys_as_soon_as_it_is_sent(peer: Peer
 
 
 def test_what_is_not_there_is_not_found(peer: Peer, topic: str) -> None:
+    # two: the first message of a broker begins at 0
+    put(peer, topic, 0)
     put(peer, topic, 1)
 
     answer = query(peer, topic, "k2")
