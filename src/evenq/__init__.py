@@ -47,9 +47,11 @@ from evenq.model import (
 if TYPE_CHECKING:
     from evenq import aio, balance, protocol, testing
     from evenq.balance import HashSelector, MachineRoomSelector, RandomSelector
+    from evenq.client.consume.calls import ConsumeEvent
     from evenq.client.consume.dispatch import Retry
     from evenq.client.net.acl import Credentials
     from evenq.client.net.tls import Tls
+    from evenq.client.produce.sendevents import SendEvent
     from evenq.client.settings import FlowControl, Intervals, Timeouts
     from evenq.client.sync.surface import Admin, LitePullConsumer, Producer, PushConsumer
     from evenq.protocol.view import MessageView
@@ -58,6 +60,7 @@ __all__ = [
     "Admin",
     "ArgumentError",
     "ConnectError",
+    "ConsumeEvent",
     "Credentials",
     "EvenqError",
     "FlowControl",
@@ -83,6 +86,7 @@ __all__ = [
     "RemoteError",
     "RequestTimeout",
     "Retry",
+    "SendEvent",
     "SendFailed",
     "SendInterrupted",
     "SendResult",
@@ -105,7 +109,9 @@ __all__ = [
 _HOMES = {
     "evenq.balance": ("HashSelector", "MachineRoomSelector", "RandomSelector"),
     "evenq.client.net.acl": ("Credentials",),
+    "evenq.client.consume.calls": ("ConsumeEvent",),
     "evenq.client.consume.dispatch": ("Retry",),
+    "evenq.client.produce.sendevents": ("SendEvent",),
     "evenq.client.settings": ("FlowControl", "Intervals", "Timeouts"),
     "evenq.client.sync.surface": ("Admin", "LitePullConsumer", "Producer", "PushConsumer"),
     "evenq.client.net.tls": ("Tls",),

@@ -238,6 +238,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The receipt for a message: where it is, and under which ids.
 
     ``msg_id`` is the producer's own id (the unique key), ``offset_msg_id`` the broker's (address and log offset).
+    ``recall_handle`` is there for a message that waits for its ``deliver_at``: :meth:`Producer.recall` takes it back.
     """
 
     status: SendStatus
@@ -246,6 +247,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     msg_id: str
     offset_msg_id: str
     transaction_id: str | None = None
+    recall_handle: str | None = None
 
     @property
     def ok(self) -> bool:

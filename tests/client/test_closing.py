@@ -12,7 +12,7 @@ import pytest
 from evenq import StateError, aio
 from evenq.client.closing import Closing
 from evenq.client.net.session import Session
-from evenq.client.produce.trace import record
+from evenq.client.produce.trace import Record
 from evenq.protocol.view import MessageView
 
 # Nobody listens there.
@@ -56,7 +56,7 @@ async def fail() -> None:
 
 def bad_trace(producer: aio.Producer) -> None:
     assert producer._tracer is not None
-    producer._tracer._log.add(record(["k"], "Pub"))
+    producer._tracer._log.add(Record("Pub\x02", ("k",)))
 
 
 def bad_leave(consumer: Any) -> None:

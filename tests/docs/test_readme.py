@@ -55,7 +55,7 @@ def test_the_snippets_run_one_after_the_other(namesrv: str, tmp_path: Path) -> N
             text=True,
         ) as program:
             try:
-                if "signal.SIGTERM" in snippet:
+                if "until SIGTERM" in snippet:
                     # it runs until it is told to end: once it has a message
                     assert program.stdout is not None
                     assert program.stdout.readline()

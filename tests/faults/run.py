@@ -121,18 +121,44 @@ class FaultRun:
         self._acknowledged: list[str] = []
 
     def run(self, faults: int) -> Outcome:
+        """So many random faults, one after the other."""
+
+        def suffer() -> None:
+            for _ in range(faults):
+                time.sleep(self._random.uniform(0.2, 2.0))
+                self._random.choice(self._possible())()
+
+        return self._run(suffer)
+
+    def run_after_all_died(self) -> Outcome:
+        """All members are killed in one moment; a new one takes over, and a second one joins it."""
+
+        def suffer() -> None:
+            begin = time.monotonic()
+            for member in self._members:
+                member.process.kill()
+            for member in self._members:
+                member.process.wait()
+                self._faults.append(Fault("kill", member.name, begin, time.monotonic()))
+            self._members.clear()
+            self._start_member()
+            self._wait_held(30)
+            self._start_member()
+
+        return self._run(suffer, lambda: all(self._held()))
+
+    def _run(self, suffer: Callable[[], None], is_divided: Callable[[], bool] = lambda: True) -> Outcome:
         try:
             with self._traffic():
                 for _ in range(3):
                     self._start_member()
                 self._wait_held(60)
                 time.sleep(self._random.uniform(0.5, 1.0))
-                for _ in range(faults):
-                    time.sleep(self._random.uniform(0.2, 2.0))
-                    self._random.choice(self._possible())()
+                suffer()
                 last = time.monotonic()
                 outcome = Outcome(faults=self._faults)
                 try:
+                    wait_until(is_divided, lambda: f"the queues to be divided: {self._held()}", 60)
                     self._wait_held(30)
                 except TimeoutError as error:
                     outcome.no_holder = str(error)

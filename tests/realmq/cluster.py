@@ -37,6 +37,8 @@ _BROKER_CONF = {
     "autoCreateTopicEnable": "true",
     # SQL92 filters
     "enablePropertyFilter": "true",
+    # timed messages may be taken back
+    "recallMessageEnable": "true",
     # a full disk or a busy machine must not refuse messages: tests share both with others
     "diskMaxUsedSpaceRatio": "95",
     "waitTimeMillsInSendQueue": "3000",

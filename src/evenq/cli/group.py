@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -17,20 +19,22 @@ from evenq.cli.options import (
     read_queue,
     read_time,
 )
-from evenq.cli.output import print_json, print_table
-from evenq.client.admin import Admin, GroupSettings, Place, QueueProgress
-from evenq.errors import ArgumentError
+from evenq.cli.output import glance, print_json, print_table
+from evenq.client.admin import Admin, DeadLetter, GroupSettings, Place, QueueProgress
+from evenq.errors import ArgumentError, PartlySent
 from evenq.model import MessageQueue
 
 __all__ = ["app"]
 
-app = command_group("Consumer groups: list, create, change, delete; members, progress, reset.")
+app = command_group("Consumer groups: list, create, change, delete; members, progress, reset; dead letters.")
 
 Group = Annotated[str, typer.Argument(help="The consumer group's name.")]
 
 RETRIES = typer.Option(help="How often a message that failed is tried again.")
 RETRY_QUEUES = typer.Option(help="Queues on each broker for messages that are tried again.")
 CONSUME = typer.Option(help="Whether the group may consume.")
+BEGIN = typer.Option(help="Given up at this time or later, e.g. 2030-12-31T23:59:59.")
+END = typer.Option(help="Given up at this time or earlier.")
 
 
 @app.command("list")
@@ -162,6 +166,93 @@ def reset(
         print_json(moved)
     else:
         print_table(["queue", "before", "after"], [[each.queue, each.before, each.after] for each in moved])
+
+
+@app.command("dead-letters")
+def dead_letters(
+    group: Group,
+    limit: Annotated[int, typer.Option(help="At most so many, the newest.")] = 32,
+    begin: Annotated[str | None, BEGIN] = None,
+    end: Annotated[str | None, END] = None,
+    namesrv: Namesrv = NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Messages that a group gave up: where they were sent to, under which id, how often it had them."""
+    span = _span(begin, end)
+    found = administer(namesrv, lambda admin: admin.dead_letters(group, limit=limit, **span))
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print(_none_of(group, span))
+        return
+    print_table(
+        ["given up", "topic", "id", "tries", "keys", "tags", "dead letter", "body"],
+        [
+            [
+                each.message.stored_at,
+                each.topic,
+                each.message.unique_key,
+                each.tries,
+                each.message.keys,
+                each.message.tags,
+                each.message.msg_id,
+                glance(each.message.body),
+            ]
+            for each in found
+        ],
+    )
+
+
+@app.command()
+def resend(
+    group: Group,
+    letter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", help="Only this one: the producer's id, the broker's, or the dead letter's; may be given again."
+        ),
+    ] = None,
+    begin: Annotated[str | None, BEGIN] = None,
+    end: Annotated[str | None, END] = None,
+    namesrv: Namesrv = NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Send dead letters again, to this group only. They stay among the dead letters: a second time sends them twice."""
+    span = _span(begin, end)
+    outcomes: Sequence[object]
+    try:
+        outcomes = administer(namesrv, lambda admin: admin.resend_dead_letters(group, letter or None, **span))
+    except PartlySent as error:
+        outcomes = error.results
+    sent = [each.message.msg_id for each in outcomes if isinstance(each, DeadLetter)]
+    failed = [str(each) for each in outcomes if isinstance(each, Exception)]
+    if as_json:
+        print_json({"group": group, "sent": sent, "failed": failed})
+    elif not outcomes:
+        print(_none_of(group, span))
+    else:
+        print(f"{len(sent)} of {len(outcomes)} dead letters of group {group} are sent again, to this group only")
+        for each in failed:
+            print(f"not sent: {each}")
+    if failed:
+        raise typer.Exit(1)
+
+
+class _Span(TypedDict):
+    begin: datetime | None
+    end: datetime | None
+
+
+def _span(begin: str | None, end: str | None) -> _Span:
+    return {
+        "begin": None if begin is None else read_time(begin, argument="--begin"),
+        "end": None if end is None else read_time(end, argument="--end"),
+    }
+
+
+def _none_of(group: str, span: _Span) -> str:
+    return f"group {group} has no dead letters{' of this time' if any(span.values()) else ''}"
 
 
 async def _settings(admin: Admin, group: str) -> tuple[GroupSettings, ...]:

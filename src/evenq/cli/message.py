@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from evenq.cli.options import NAMESRV, AsJson, Namesrv, Topic, administer, command_group, read_queue, read_time
-from evenq.cli.output import cell, print_json, print_table
-from evenq.client.admin import Admin
-from evenq.errors import ArgumentError
+from evenq.cli.output import cell, glance, print_json, print_table
+from evenq.client.admin import Admin, MessageTrace
+from evenq.errors import ArgumentError, TopicNotFound
+from evenq.protocol.traces import TRACE_TOPIC
 from evenq.protocol.view import MessageView
 
 __all__ = ["app"]
 
-app = command_group("Messages: by id, by key, by place.")
+app = command_group("Messages: by id, by key, by place; their trace.")
 
-# Letters of a body in a list of messages.
-_GLANCE = 60
+_UNTRACED = "clients tell the trace with trace=True, about 2 s later, or give --topic"
 
 
 @app.command()
@@ -82,6 +82,64 @@ def read(
     _print_list(administer(namesrv, lambda admin: admin.messages_at(place, offset, count)), as_json)
 
 
+@app.command()
+def trace(
+    msg_id: Annotated[str, typer.Argument(help="The producer's id (unique key) of the message.")],
+    topic: Annotated[str, typer.Option(help="The topic that the trace is told to.")] = TRACE_TOPIC,
+    namesrv: Namesrv = NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Who sent a message and who consumed it, as far as clients tell the trace."""
+
+    async def work(admin: Admin) -> MessageTrace:
+        try:
+            found = await admin.trace(msg_id, topic=topic)
+        except TopicNotFound:
+            raise ArgumentError("--topic", topic, f"there is no such topic: {_UNTRACED}") from None
+        if not found:
+            raise ArgumentError("msg_id", msg_id, f"topic {topic} tells nothing of it: {_UNTRACED}")
+        return found
+
+    found = administer(namesrv, work)
+    if as_json:
+        print_json(found)
+    else:
+        _print_trace(found)
+
+
+def _print_trace(found: MessageTrace) -> None:
+    """A table of each kind of event that there is."""
+    sends: list[list[object]] = [
+        [
+            each.at,
+            each.group,
+            each.client,
+            each.topic,
+            each.broker or each.store_host,
+            each.took_ms,
+            each.kind,
+            "SEND_OK" if each.ok else "not SEND_OK",
+        ]
+        for each in found.sends
+    ]
+    ends: list[list[object]] = [[each.at, each.group, each.client, each.state, each.from_check] for each in found.ends]
+    recalls: list[list[object]] = [[each.at, each.group, each.client, each.ok] for each in found.recalls]
+    deliveries: list[list[object]] = [
+        [each.began or each.ended, each.group, each.client, each.tries, each.took_ms, each.outcome]
+        for each in found.deliveries
+    ]
+    tables = (
+        (["sent", "producer group", "client", "topic", "broker", "ms", "kind", "status"], sends),
+        (["transaction ended", "producer group", "client", "state", "broker had asked"], ends),
+        (["taken back", "producer group", "client", "done"], recalls),
+        (["consumed", "consumer group", "client", "tries before", "ms", "outcome"], deliveries),
+    )
+    for number, (columns, rows) in enumerate((columns, rows) for columns, rows in tables if rows):
+        if number:
+            print()
+        print_table(columns, rows)
+
+
 def _print_message(message: MessageView) -> None:
     about = {
         "topic": message.topic,
@@ -109,12 +167,7 @@ def _print_list(messages: tuple[MessageView, ...], as_json: bool) -> None:
     print_table(
         ["queue", "offset", "stored", "keys", "tags", "broker's id", "body"],
         [
-            [each.queue, each.queue_offset, each.stored_at, each.keys, each.tags, each.msg_id, _glance(each.body)]
+            [each.queue, each.queue_offset, each.stored_at, each.keys, each.tags, each.msg_id, glance(each.body)]
             for each in messages
         ],
     )
-
-
-def _glance(body: bytes) -> str:
-    text = cell(body)
-    return text if len(text) <= _GLANCE else f"{text[: _GLANCE - 1]}…"

@@ -14,10 +14,12 @@ import msgspec
 
 from evenq.model import MessageQueue
 
-__all__ = ["cell", "plain", "print_json", "print_table"]
+__all__ = ["cell", "glance", "plain", "print_json", "print_table"]
 
 # What is not a screen has no edge to break lines at.
 _ENDLESS = 10_000
+# Letters of a body in a list of messages.
+_GLANCE = 60
 
 
 def print_json(value: object) -> None:
@@ -77,6 +79,16 @@ def cell(value: object) -> str:
             return ", ".join(map(cell, value))
         case _:
             return cell(str(value))
+
+
+def glance(body: bytes) -> str:
+    """The beginning of a body, for a line of a list.
+
+    >>> glance(b"short"), len(glance(b"x" * 1000))
+    ('short', 60)
+    """
+    text = cell(body)
+    return text if len(text) <= _GLANCE else f"{text[: _GLANCE - 1]}…"
 
 
 def plain(value: object) -> Any:

@@ -9,20 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 
+import msgspec
+
 from evenq.balance import Strategy, StrategyLike, as_strategy
 from evenq.balance.rooms import MachineRoomNearby
 from evenq.balance.strategies import Config, Custom
-from evenq.model import MessageModel
+from evenq.errors import ProtocolError
+from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import RunningInfo, Subscription
 from evenq.protocol.filters import EVERYTHING, TAG
 from evenq.protocol.names import RETRY
 from evenq.supervision import callable_name
 
-__all__ = ["MODEL", "STRATEGY", "Difference", "Told", "describe", "differences"]
+__all__ = [
+    "LOCKS",
+    "MODEL",
+    "STRATEGY",
+    "Difference",
+    "Told",
+    "decode_queues",
+    "describe",
+    "differences",
+    "encode_queues",
+]
 
 # Java's names of two properties of a member. The value of the second is a class there, and evenq's description here.
 MODEL = "messageModel"
 STRATEGY = "allocateMessageQueueStrategy"
+# evenq's own: the hand-over locks that a member has.
+LOCKS = "evenqLocks"
 
 _STICKY = "STICKY"
 _OF_JAVA = {
@@ -158,3 +173,20 @@ def _expression(subscription: Subscription) -> str:
 def _names(members: tuple[str, ...]) -> str:
     more = len(members) - _NAMED
     return ", ".join(members[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def encode_queues(queues: Iterable[MessageQueue]) -> str:
+    """
+    >>> encode_queues([MessageQueue("orders", "broker-a", 1)])
+    '[["orders","broker-a",1]]'
+    """
+    return msgspec.json.encode([(queue.topic, queue.broker, queue.queue_id) for queue in sorted(queues)]).decode()
+
+
+def decode_queues(text: str) -> set[MessageQueue]:
+    """The inverse of :func:`encode_queues`."""
+    try:
+        found = msgspec.json.decode(text, type=list[tuple[str, str, int]])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ProtocolError(f"a member tells its locks as {text[:100]!r}: {error}") from None
+    return {MessageQueue(*each) for each in found}

@@ -1,14 +1,18 @@
-"""Closing a client: every step is taken whatever the others raise, and only once."""
+"""Closing a client: every step is taken whatever the others raise, and only once; and the signal that asks for it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from evenq.errors import StateError
 
-__all__ = ["Closing"]
+__all__ = ["Closing", "sigterm_calls"]
 
 log = logging.getLogger(__name__)
 
@@ -48,3 +52,26 @@ class Closing:
             self._ended.set()
         if first is not None:
             raise first
+
+
+@contextmanager
+def sigterm_calls(stop: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM call ``stop`` until the block ends, so that a service ends in good order.
+
+    Only in the main thread, and only where nothing else handles the signal. A second SIGTERM ends the process at once.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        stop()
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is handle:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

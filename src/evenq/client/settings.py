@@ -104,11 +104,41 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class FlowControl:
-    """What one queue may hold in memory before its pulls wait."""
+    """What may be in memory before pulls wait: of each queue, of all queues of a topic, and of all queues.
+
+    The limits of a topic and of the whole consumer are divided evenly among the queues that it holds, as Java's
+    consumers do; of what comes out, and the limit of a queue, the lower holds. One pull of a queue is always allowed.
+
+    >>> FlowControl(topic_messages=300).for_queue(of_topic=3, of_all=8).messages
+    100
+    """
 
     messages: int = 1000
     bytes: int = 100 * 1024 * 1024
+    # offsets from the first message that is not consumed to the last one that was pulled
     span: int = 2000
+    topic_messages: int | None = None
+    topic_bytes: int | None = None
+    total_messages: int | None = None
+    total_bytes: int | None = None
 
     def __post_init__(self) -> None:
         _positive(self, messages=self.messages, bytes=self.bytes, span=self.span)
+        shared = {"topic_messages": self.topic_messages, "topic_bytes": self.topic_bytes}
+        shared |= {"total_messages": self.total_messages, "total_bytes": self.total_bytes}
+        _positive(self, **{name: value for name, value in shared.items() if value is not None})
+
+    def for_queue(self, *, of_topic: int, of_all: int) -> FlowControl:
+        """The limits of one of so many queues of its topic, and of all topics, that a consumer holds."""
+        messages = _lowest(self.messages, (self.topic_messages, of_topic), (self.total_messages, of_all))
+        size = _lowest(self.bytes, (self.topic_bytes, of_topic), (self.total_bytes, of_all))
+        return FlowControl(messages=messages, bytes=size, span=self.span)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the limits of a queue depend on how many others are held."""
+        return (self.topic_messages, self.topic_bytes, self.total_messages, self.total_bytes) != (None,) * 4
+
+
+def _lowest(own: int, *shared: tuple[int | None, int]) -> int:
+    return min([own, *(max(1, limit // queues) for limit, queues in shared if limit is not None)])

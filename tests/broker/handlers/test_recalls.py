@@ -2,11 +2,11 @@ from functools import partial
 
 import pytest
 
-from evenq.broker.handlers.recalls import RecallHandle
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.recallhandle import RecallHandle
 from evenq.testing import Clock
 from tests.broker.peers import Peer
 from tests.waiting import wait_until

@@ -273,3 +273,23 @@ def test_a_handler_may_change_its_list() -> None:
 
     assert asyncio.run(scenario(emptying)) is None
     assert asyncio.run(scenario(emptying_too)) is None
+
+
+def test_what_a_handler_raises_is_logged_with_its_name_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def charge(messages: list[MessageView]) -> None:
+        raise KeyError("no such account")
+
+    async def scenario() -> None:
+        made = calls(charge)
+        try:
+            for _ in range(12):
+                assert await made.call(QUEUE, [message(3)]) == Retry()
+        finally:
+            made.close()
+
+    asyncio.run(scenario())
+    first, tenth = caplog.records
+    assert "charge of group g failed: KeyError: 'no such account'" in first.getMessage()
+    assert "from 3 to 3 will be redelivered" in first.getMessage()
+    assert first.exc_info is not None
+    assert "failed 10 times" in tenth.getMessage()

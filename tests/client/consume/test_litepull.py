@@ -421,3 +421,35 @@ def test_a_poll_ends_when_another_thread_closes(join: Callable[..., LitePullCons
     consumer.close()
     thread.join(20)
     assert found == [[]]
+
+
+@pytest.mark.parametrize("offset", [0, 2, 5])
+def test_without_auto_commit_a_seek_commits_nothing(
+    embedded_cluster: AnyCluster, topic: str, group: str, offset: int
+) -> None:
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    with Producer(embedded_cluster.namesrv) as producer:
+        for number in range(5):
+            producer.send(Message(topic, b"%d" % number), queue=queue)
+    intervals = Intervals(commit=0.05)
+    with LitePullConsumer(
+        embedded_cluster.namesrv, group, begin="first", auto_commit=False, intervals=intervals
+    ) as consumer:
+        consumer.assign([queue])
+        consumer.start()
+        wait_until(lambda: consumer.queues == [queue], "the queue")
+        consumer.commit({queue: 0})
+        wait_until(lambda: len(consumer.poll(0.2, limit=3)) == 3, "three messages")
+        consumer.commit({queue: 3})
+        consumer.seek(queue, offset)
+        assert consumer.position(queue) == offset
+    with LitePullConsumer(embedded_cluster.namesrv, group) as other:
+        assert other.committed(queue) == 3
+        # a commit after the seek counts, also one further back
+        other.assign([queue])
+        other.start()
+        wait_until(lambda: other.queues == [queue], "the queue")
+        other.seek(queue, offset)
+        other.commit()
+        assert other.committed(queue) == offset

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 import evenq
-from evenq import HashSelector, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq import HashSelector, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer, Timeouts
 from evenq.protocol import RequestCode
 from evenq.protocol.bodies import LockRequest, LockResponse
 from tests.clusters import AnyCluster, ask, brokers, create_topic
@@ -178,3 +178,53 @@ def test_locks_are_given_back_at_the_end(namesrv: str, topic: str, group: str) -
         queues = [MessageQueue(topic, name, n) for n in range(2)]
         lock = LockRequest(consumer_group=group, client_id="another", mq_set=queues).encode()
         assert set(LockResponse.decode(ask(address, RequestCode.LOCK_BATCH_MQ, body=lock).body).queues) == set(queues)
+
+
+def test_a_queue_in_order_moves_only_when_the_running_call_has_ended(namesrv: str, topic: str, group: str) -> None:
+    everything = [MessageQueue(topic, broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]
+    with Producer(namesrv) as producer:
+        for queue in everything:
+            for number in range(3):
+                producer.send(Message(topic, b"%d" % number), queue=queue)
+    free = threading.Event()
+    lock = threading.Lock()
+    running: set[MessageQueue] = set()
+    overlaps: list[MessageQueue] = []
+    handled: list[tuple[MessageQueue, bytes]] = []
+
+    def handle(messages: list[MessageView], wait: float) -> None:
+        queue = messages[0].queue
+        with lock:
+            if queue in running:
+                overlaps.append(queue)
+            running.add(queue)
+        free.wait(wait)
+        with lock:
+            running.discard(queue)
+            handled.extend((queue, message.body) for message in messages)
+
+    timeouts = Timeouts(drain=0.2)
+    with (
+        PushConsumer(namesrv, group, instance="a", begin="first", timeouts=timeouts) as slow,
+        PushConsumer(namesrv, group, instance="b", begin="first") as quick,
+    ):
+        slow.subscribe(topic)
+        slow.start(lambda messages: handle(messages, 30), orderly=True)
+        wait_until(lambda: running == set(everything), "a call for each queue")
+        quick.subscribe(topic)
+        quick.start(lambda messages: handle(messages, 0), orderly=True)
+        wait_until(lambda: len(slow.queues) == 2, "two queues on their way to the other member")
+        moving = sorted(set(everything) - set(slow.queues))
+        leaving = slow._inner._member._ownership
+        # the drain timeout passes several times
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            assert set(leaving.leaving) >= set(moving)
+            assert quick.queues == []
+            time.sleep(0.02)
+        free.set()
+        wait_until(lambda: len(handled) == 12, lambda: f"all messages: {handled}")
+        wait_until(lambda: quick.queues == moving, "the queues to have moved")
+    assert overlaps == []
+    for queue in everything:
+        assert [body for at, body in handled if at == queue] == [b"0", b"1", b"2"]

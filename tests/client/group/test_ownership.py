@@ -227,7 +227,7 @@ def test_the_only_member_does_not_wait_long_for_what_a_crash_left_behind() -> No
         member.ownership._clock = lambda: now
         member.ownership.members_are(["m0", "m1"], ())
         member.target(QUEUES[:1])
-        now = 2.0
+        now = module.ALONE_LIMIT + 1
         await turns(50)
         assert member.ownership.queues == []
         member.ownership.members_are(["m0"], ())

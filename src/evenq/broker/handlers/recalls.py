@@ -13,9 +13,7 @@ Not implemented
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from evenq.broker.intake import LONGEST_TIMER, TAKES_BACK, TIMER_OUT, TIMER_TOPIC
 from evenq.broker.retries import RETRY_PREFIX
@@ -26,51 +24,24 @@ from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.properties import encode_properties
+from evenq.protocol.recallhandle import RecallHandle
 from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["RecallHandle", "Recalls"]
+__all__ = ["Recalls", "recall_handle"]
 
-_VERSION = "v1"
 _TAG = "_RECALL_TAG_"
 
 
-class RecallHandle(NamedTuple):
-    """Which message is meant: ``due`` is in the second in which it is delivered, in milliseconds.
-
-    >>> handle = RecallHandle("orders", "broker-a", 1_700_000_005_001, "0A00")
-    >>> handle.encode(), RecallHandle.decode(handle.encode()) == handle
-    ('djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDUwMDEgMEEwMA==', True)
-    """
-
-    topic: str
-    broker: str
-    due: int
-    unique_key: str
-
-    @classmethod
-    def of(cls, message: MessageView, broker: str) -> Self | None:
-        """The handle of a message that waits at a broker for its time; None for any other."""
-        topic = message.properties.get(Property.REAL_TOPIC, "")
-        if message.topic != TIMER_TOPIC or topic.startswith(RETRY_PREFIX):
-            return None
-        # Java counts a millisecond on, so that the same second is meant wherever it is rounded down
-        return cls(topic, broker, int(message.properties[TIMER_OUT]) + 1, message.unique_key or "")
-
-    def encode(self) -> str:
-        return base64.urlsafe_b64encode(" ".join([_VERSION, *map(str, self)]).encode()).decode()
-
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        try:
-            version, topic, broker, due, unique_key = base64.urlsafe_b64decode(text).decode().split(" ")[:5]
-            if version != _VERSION:
-                raise ValueError(version)
-            return cls(topic, broker, int(due), unique_key)
-        except (ValueError, binascii.Error):
-            raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"recall handle is invalid: {text!r}") from None
+def recall_handle(message: MessageView, broker: str) -> RecallHandle | None:
+    """The handle of a message that waits at a broker for its time; None for any other."""
+    topic = message.properties.get(Property.REAL_TOPIC, "")
+    if message.topic != TIMER_TOPIC or topic.startswith(RETRY_PREFIX):
+        return None
+    # Java counts a millisecond on, so that the same second is meant wherever it is rounded down
+    return RecallHandle(topic, broker, int(message.properties[TIMER_OUT]) + 1, message.unique_key or "")
 
 
 class Recalls:
@@ -84,7 +55,11 @@ class Recalls:
 
     def _recall(self, request: Command, connection: Connection) -> Command | None:
         header = headers.RecallRequest.from_ext(request.ext)
-        handle = RecallHandle.decode(header.recall_handle)
+        try:
+            handle = RecallHandle.decode(header.recall_handle)
+        except ValueError as error:
+            reason = f"recall handle is invalid: {header.recall_handle!r}: {error}"
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, reason) from None
         self._check(header, handle)
         properties = {
             Property.TAGS: _TAG,

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evenq.broker.handlers.recalls import RecallHandle
+from evenq.broker.handlers.recalls import recall_handle
 from evenq.broker.intake import POSTPONING
 from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
@@ -134,7 +134,7 @@ class Sending:
     def _recall_handle(self, stored: Stored) -> dict[str, str]:
         """By what the sender can take a message back, if it is a timed one."""
         message = self._broker.store.message_at(stored.log_offset)
-        handle = message and RecallHandle.of(message, self._broker.settings.name)
+        handle = message and recall_handle(message, self._broker.settings.name)
         return {"recallHandle": handle.encode()} if handle else {}
 
     def _send_batch(

@@ -8,20 +8,36 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
+import msgspec
+
 from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.settings import Timeouts
 from evenq.errors import ArgumentError, ConnectError
+from evenq.model import MessageQueue
 from evenq.protocol.bodies import ClusterInfo
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.headers import Header
+from evenq.protocol.names import without_namespace
 
-__all__ = ["Administration", "milliseconds", "moment", "together"]
+__all__ = ["Administration", "is_system_group", "milliseconds", "moment", "together"]
 
 T = TypeVar("T")
+
+# The groups that every broker has from the start, and Java's tools while they run.
+_SYSTEM_GROUPS = frozenset(
+    "DEFAULT_CONSUMER TOOLS_CONSUMER SCHEDULE_CONSUMER FILTERSRV_CONSUMER __MONITOR_CONSUMER SELF_TEST_C_GROUP "
+    "CID_ONS-HTTP-PROXY CID_ONSAPI_PERMISSION CID_ONSAPI_OWNER CID_ONSAPI_PULL".split()
+)
+_SYSTEM_GROUPS_PREFIX = "CID_RMQ_SYS_"
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group is RocketMQ's own."""
+    return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUPS_PREFIX)
 
 
 async def together(*work: Awaitable[T]) -> list[T]:
@@ -55,11 +71,12 @@ class Administration:
         self,
         namesrv: str,
         *,
+        namespace: str = "",
         credentials: Credentials | None = None,
         tls: TlsLike = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._session = Session(namesrv, credentials=credentials, tls=tls, timeouts=timeouts)
+        self._session = Session(namesrv, credentials=credentials, tls=tls, timeouts=timeouts, namespace=namespace)
         self._closing = Closing()
 
     async def masters(self) -> dict[str, str]:
@@ -77,6 +94,27 @@ class Administration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    # Whatever goes to a broker goes through `_wire`, which leaves a name that has its namespace as it is; whatever a
+    # broker tells goes through `_own` before it is given to the caller.
+
+    def _wire(self, name: str) -> str:
+        """A topic or group as brokers know it. RocketMQ's own are in no namespace."""
+        return name if is_system_group(name) else self._session.wire_name(name)
+
+    def _own(self, name: str) -> str:
+        """The inverse; a name of another namespace, or of none, stays as it is."""
+        return without_namespace(self._session.namespace, name)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a topic or group that a broker names belongs to the namespace: it has another name without it."""
+        return not self._session.namespace or self._own(name) != name
+
+    def _wire_queue(self, queue: MessageQueue) -> MessageQueue:
+        return msgspec.structs.replace(queue, topic=self._wire(queue.topic))
+
+    def _own_queue(self, queue: MessageQueue) -> MessageQueue:
+        return msgspec.structs.replace(queue, topic=self._own(queue.topic))
 
     async def _cluster_info(self) -> ClusterInfo:
         self._session.check_open("admin client")

@@ -16,6 +16,8 @@ from evenq.protocol.headers import BrokerNameRequest, BrokerStats, WipedResponse
 __all__ = ["Broker", "BrokerStatus", "Clusters", "Counter", "Counters"]
 
 MASTER = 0
+# How statistics begin whose key is the name of a cluster.
+_OF_BROKERS = "BROKER_"
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,9 @@ class Clusters(Administration):
     async def counters(self, name: str, key: str) -> dict[str, Counters]:
         """One of RocketMQ's statistics on each broker that has counted it: ``TOPIC_PUT_NUMS`` of a topic, or
         ``GROUP_GET_NUMS`` of ``topic@group``. A minute counts when it is over."""
+        if not name.startswith(_OF_BROKERS):
+            # topics and groups; queues are numbers
+            key = "@".join(part if part.isdecimal() else self._wire(part) for part in key.split("@"))
         found = {}
         for broker, address in (await self._chosen()).items():
             try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from evenq.client.admin.base import together
+from evenq.client.admin.base import is_system_group, together
 from evenq.client.admin.topics import Topics
 from evenq.client.agreement import Told, differences
 from evenq.errors import ArgumentError, RefusedError, RemoteError, TopicNotFound
@@ -26,13 +27,6 @@ from evenq.protocol.headers import DeleteGroup, ProducerGroupRequest, RunningInf
 from evenq.protocol.versions import version_text
 
 __all__ = ["Client", "GroupSettings", "Groups", "Membership"]
-
-# The groups that every broker has from the start, and Java's tools while they run.
-_SYSTEM = frozenset(
-    "DEFAULT_CONSUMER TOOLS_CONSUMER SCHEDULE_CONSUMER FILTERSRV_CONSUMER __MONITOR_CONSUMER SELF_TEST_C_GROUP "
-    "CID_ONS-HTTP-PROXY CID_ONSAPI_PERMISSION CID_ONSAPI_OWNER CID_ONSAPI_PULL".split()
-)
-_SYSTEM_PREFIX = "CID_RMQ_SYS_"
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,15 +73,18 @@ class Groups(Topics):
     """What can be asked of groups and done with them."""
 
     async def groups(self, *, system: bool = False) -> tuple[GroupSettings, ...]:
-        """All consumer groups, in order. One whose settings differ from broker to broker comes once for each kind."""
+        """All consumer groups, in order. One whose settings differ from broker to broker comes once for each kind.
+
+        With a namespace it is the groups of that; with ``system`` also those of RocketMQ itself.
+        """
         found: dict[tuple[Any, ...], list[str]] = {}
         for broker, table in (await self._group_tables(await self._chosen())).items():
             for name, config in table.items():
-                if system or not _is_system(name):
+                if (system and is_system_group(name)) or (not is_system_group(name) and self._is_ours(name)):
                     found.setdefault(_settings(config), []).append(broker)
         return tuple(
             GroupSettings(
-                group=name,
+                group=self._own(name),
                 brokers=tuple(brokers),
                 consume=consume,
                 broadcast=broadcast,
@@ -102,9 +99,11 @@ class Groups(Topics):
     async def consumers(self, topic: str) -> tuple[str, ...]:
         """The groups that consume the topic, or have done so."""
         addresses = await self._topic_masters(topic)
-        answers = await self._ask_each(addresses, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic=topic))
+        answers = await self._ask_each(
+            addresses, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic=self._wire(topic))
+        )
         names = {name for answer in answers.values() for name in GroupNames.decode(answer.body).group_list}
-        return tuple(sorted(names, key=java_order))
+        return tuple(sorted(map(self._own, names), key=java_order))
 
     async def create_group(
         self,
@@ -118,7 +117,7 @@ class Groups(Topics):
     ) -> None:
         """Make the consumer group on every master, or on these ``brokers``; or change it to these settings."""
         masters = await self._chosen(brokers)
-        config = GroupConfig(group_name=group)
+        config = GroupConfig(group_name=self._wire(group))
         changes = _changes(max_retries=max_retries, retry_queues=retry_queues, consume=consume, broadcast=broadcast)
         body = msgspec.structs.replace(config, **changes).encode()
         await self._ask_each(masters, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
@@ -156,7 +155,7 @@ class Groups(Topics):
         if online:
             names = ", ".join(client.client_id for client in online)
             raise ArgumentError("group", group, f"it has members online ({names}): stop them first")
-        header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
+        header = DeleteGroup(group_name=self._wire(group), clean_offset=not keep_offsets)
         await self._ask_each(masters, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         for topic in [f"%RETRY%{group}"] + [f"%DLQ%{group}"] * dead_letters:
             try:
@@ -171,17 +170,17 @@ class Groups(Topics):
         own, and for its strategy: where they differ, messages may be lost.
         """
         masters = await self._chosen()
-        answers = await together(*(self._session.remote.connected(at, group) for at in masters.values()))
+        answers = await together(*(self._session.remote.connected(at, self._wire(group)) for at in masters.values()))
         found = {broker: answer for broker, answer in zip(masters, answers, strict=True) if answer is not None}
         some = next(iter(found.values()), None)
         clients = _clients((broker, answer.connection_set) for broker, answer in found.items())
         told = await together(*(self._told_by(masters, group, client) for client in clients if compare))
         return Membership(
-            group=group,
+            group=self._own(group),
             model=some.message_model if some else None,
             begin=some.consume_from_where if some else None,
             subscriptions={
-                topic: subscription.sub_string
+                self._own(topic): subscription.sub_string
                 for answer in found.values()
                 for topic, subscription in sorted(answer.subscription_table.items())
             },
@@ -190,19 +189,19 @@ class Groups(Topics):
         )
 
     async def producers(self, group: str | None = None) -> dict[str, tuple[Client, ...]]:
-        """The producers that are connected, by producer group: all of them, or those of one group."""
+        """The producers that are connected, by producer group: all (of the namespace), or those of one group."""
         masters = await self._chosen()
         if group is not None:
             found = await together(*(self._producers_of(at, group) for at in masters.values()))
             clients = _clients(zip(masters, found, strict=True))
-            return {group: clients} if clients else {}
+            return {self._own(group): clients} if clients else {}
         tables = {
             broker: ProducerTable.decode(answer.body).data
             for broker, answer in (await self._ask_each(masters, RequestCode.GET_ALL_PRODUCER_INFO)).items()
         }
-        names = sorted({name for table in tables.values() for name in table}, key=java_order)
+        found_names = {name for table in tables.values() for name in table if self._is_ours(name)}
         return {
-            name: _clients(
+            self._own(name): _clients(
                 (
                     broker,
                     [
@@ -217,16 +216,19 @@ class Groups(Topics):
                 )
                 for broker, table in tables.items()
             )
-            for name in names
+            for name in sorted(found_names, key=java_order)
         }
 
     async def _told_by(self, masters: dict[str, str], group: str, client: Client) -> Told | None:
         info = await self._running_info(masters, group, client)
-        return None if info is None else Told.by(client.client_id, info)
+        if info is None:
+            return None
+        told = Told.by(client.client_id, info)
+        return replace(told, subscriptions={self._own(topic): text for topic, text in told.subscriptions.items()})
 
     async def _running_info(self, masters: dict[str, str], group: str, client: Client) -> RunningInfo | None:
         """What a member says of itself; None where it does not say."""
-        header = RunningInfoRequest(consumer_group=group, client_id=client.client_id)
+        header = RunningInfoRequest(consumer_group=self._wire(group), client_id=client.client_id)
         try:
             answer = await self._ask(masters[client.brokers[0]], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
             return RunningInfo.decode(answer.body)
@@ -236,7 +238,9 @@ class Groups(Topics):
     async def _producers_of(self, address: str, group: str) -> list[Connection]:
         try:
             answer = await self._ask(
-                address, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(producer_group=group)
+                address,
+                RequestCode.GET_PRODUCER_CONNECTION_LIST,
+                ProducerGroupRequest(producer_group=self._wire(group)),
             )
         except RefusedError as error:
             # the answer to a group that has no producer on this broker
@@ -255,14 +259,11 @@ class Groups(Topics):
     async def _known_group(self, group: str, masters: dict[str, str]) -> dict[str, GroupConfig]:
         """The settings of the group on each broker that has it; at least one does."""
         tables = await self._group_tables(masters)
-        known = {broker: table[group] for broker, table in tables.items() if group in table}
+        name = self._wire(group)
+        known = {broker: table[name] for broker, table in tables.items() if name in table}
         if not known:
             raise ArgumentError("group", group, "no broker knows this consumer group: create it, or mind its spelling")
         return known
-
-
-def _is_system(group: str) -> bool:
-    return group in _SYSTEM or group.startswith(_SYSTEM_PREFIX)
 
 
 def _settings(config: GroupConfig) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from evenq.client.admin.base import milliseconds, together
 from evenq.client.admin.topics import Topics
 from evenq.client.read.pull import pull, pull_command
@@ -15,11 +17,11 @@ from evenq.protocol.ids import parse_message_id
 from evenq.protocol.records import decode_messages
 from evenq.protocol.view import MessageView
 
-__all__ = ["Messages"]
+__all__ = ["FOREVER", "Messages"]
 
 # The group that every broker has for tools. Pulls leave no trace in it.
 _TOOLS = "TOOLS_CONSUMER"
-_FOREVER = (1 << 63) - 1
+FOREVER = (1 << 63) - 1
 
 
 class Messages(Topics):
@@ -41,7 +43,7 @@ class Messages(Topics):
                 "an id that a producer gave is looked up with messages_by_unique_key(topic, id)",
             )
         answer = await self._ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset=offset))
-        return decode_messages(answer.body, broker=brokers[address])[0]
+        return self._own_message(decode_messages(answer.body, broker=brokers[address])[0])
 
     async def messages_by_key(
         self,
@@ -60,11 +62,11 @@ class Messages(Topics):
             raise ArgumentError("limit", limit, "give 1 or more")
         found = await self._query(
             QueryMessage(
-                topic=topic,
+                topic=self._wire(topic),
                 key=key,
                 max_num=limit,
                 begin_timestamp=0 if begin is None else milliseconds("begin", begin),
-                end_timestamp=_FOREVER if end is None else milliseconds("end", end),
+                end_timestamp=FOREVER if end is None else milliseconds("end", end),
             )
         )
         # the index holds hashes only: others may come along
@@ -74,11 +76,11 @@ class Messages(Topics):
         """Messages with this id of the producer (``msg_id`` of a receipt): one, or more where a send was retried."""
         found = await self._query(
             QueryMessage(
-                topic=topic,
+                topic=self._wire(topic),
                 key=unique_key,
                 max_num=32,
                 begin_timestamp=0,
-                end_timestamp=_FOREVER,
+                end_timestamp=FOREVER,
                 unique_key=True,
             )
         )
@@ -88,17 +90,18 @@ class Messages(Topics):
         """What the queue holds from ``offset`` on: up to ``count`` messages, in order, fewer at its end."""
         if count < 1:
             raise ArgumentError("count", count, "give 1 or more")
-        route = await self._session.routes.refresh(queue.topic)
-        if queue not in route.readable:
+        wire = self._wire_queue(queue)
+        route = await self._session.routes.refresh(wire.topic)
+        if wire not in route.readable:
             raise ArgumentError("queue", str(queue), f"topic {queue.topic!r} has no such queue to read from")
         address = route.address(queue.broker)
         found: list[MessageView] = []
         while len(found) < count:
-            command = pull_command(_TOOLS, queue, offset, count=count - len(found))
+            command = pull_command(_TOOLS, wire, offset, count=count - len(found))
             came = await pull(self._session.remote, address, command, self._session.timeouts.pull)
             if not came.body:
                 break
-            found += decode_messages(came.body, broker=queue.broker)
+            found += map(self._own_message, decode_messages(came.body, broker=queue.broker))
             offset = came.next_offset
         return tuple(found)
 
@@ -115,7 +118,11 @@ class Messages(Topics):
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
             raise
-        return decode_messages(answer.body, broker=broker)
+        return [self._own_message(message) for message in decode_messages(answer.body, broker=broker)]
+
+    def _own_message(self, message: MessageView) -> MessageView:
+        topic = self._own(message.topic)
+        return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
 
 
 def _when_stored(message: MessageView) -> tuple[int, int]:

@@ -82,15 +82,16 @@ class Offsets(Groups, Clusters):
         ``strategy`` is for members that do not tell what they hold, as for :meth:`holders`.
         """
         masters = await self._chosen()
-        header = ConsumeStatsRequest(consumer_group=group, topic=topic)
+        wire_topic = None if topic is None else self._wire(topic)
+        header = ConsumeStatsRequest(consumer_group=self._wire(group), topic=wire_topic)
         answers = await self._ask_each(masters, RequestCode.GET_CONSUME_STATS, header)
         stats = [ConsumeStats.decode(answer.body) for answer in answers.values()]
-        pairs = {queue: pair for part in stats for queue, pair in part.offset_table.items()}
+        pairs = {self._own_queue(queue): pair for part in stats for queue, pair in part.offset_table.items()}
         if not pairs:
             await self._known_group(group, masters)
         holders = {holder.queue: holder for holder in await self.holders(group, strategy=strategy)}
         return GroupProgress(
-            group=group,
+            group=self._own(group),
             queues=tuple(
                 QueueProgress(
                     queue=queue,
@@ -123,11 +124,11 @@ class Offsets(Groups, Clusters):
         if silent:
             routes = [route for topic in membership.subscriptions if (route := await self._readable(topic))]
             claimed = {holder.queue for holder in holders}
-            holders += [
-                holder
-                for holder in _supposed(membership, routes, rule)
-                if holder.member in silent and holder.queue not in claimed
-            ]
+            # by the names that members know, since a strategy may hash them
+            for holder in _supposed(msgspec.structs.replace(membership, group=self._wire(group)), routes, rule):
+                queue = self._own_queue(holder.queue)
+                if holder.member in silent and queue not in claimed:
+                    holders.append(Holder(queue=queue, member=holder.member, told=False))
         return tuple(sorted(holders, key=lambda holder: (holder.queue.sort_key, holder.member)))
 
     async def reset(self, group: str, topic: str, to: Place) -> tuple[QueueReset, ...]:
@@ -138,9 +139,12 @@ class Offsets(Groups, Clusters):
         members to exact offsets: then nobody may be online.
         """
         self._session.check_open("admin client")
-        route = await self._session.routes.refresh(topic)
+        route = await self._session.routes.refresh(self._wire(topic))
         await self._known_group(group, await self._chosen())
+        if isinstance(to, Mapping) and self._session.namespace:
+            to = {self._wire_queue(queue): offset for queue, offset in to.items()}
         queues = _checked_queues(route, to)
+        group = self._wire(group)
         before = await together(*(self._stored(route, group, queue) for queue in queues))
         targets = dict(zip(queues, await together(*(self._place(route, queue, to) for queue in queues)), strict=True))
         moved = await together(
@@ -151,7 +155,8 @@ class Offsets(Groups, Clusters):
         )
         after = {queue: offset for part in moved for queue, offset in part.items()}
         return tuple(
-            QueueReset(queue=queue, before=old, after=after[queue]) for queue, old in zip(queues, before, strict=True)
+            QueueReset(queue=self._own_queue(queue), before=old, after=after[queue])
+            for queue, old in zip(queues, before, strict=True)
         )
 
     async def _held_by(self, masters: dict[str, str], group: str, client: Client) -> list[MessageQueue] | None:
@@ -160,11 +165,12 @@ class Offsets(Groups, Clusters):
         if info is None:
             return None
         held = {queue for queue, state in info.mq_table.items() if not state.dropped}
-        return sorted(held | {queue for queue, state in info.mq_pop_table.items() if not state.dropped})
+        held |= {queue for queue, state in info.mq_pop_table.items() if not state.dropped}
+        return sorted(map(self._own_queue, held))
 
     async def _readable(self, topic: str) -> Route | None:
         try:
-            return await self._session.routes.refresh(topic)
+            return await self._session.routes.refresh(self._wire(topic))
         except TopicNotFound:
             return None
 

@@ -16,6 +16,7 @@ from evenq.protocol.bodies import TopicConfig, TopicNames, TopicStats
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.flags import Perm
 from evenq.protocol.headers import CreateTopic, DeleteTopic, KvKey, KvPut, TopicRequest
+from evenq.protocol.names import is_system_topic
 
 __all__ = ["Permission", "QueueStatus", "TopicPart", "TopicStatus", "Topics"]
 
@@ -70,17 +71,23 @@ class Topics(Administration):
     """What can be asked of topics and done with them."""
 
     async def topics(self, *, system: bool = False) -> tuple[str, ...]:
-        """All topics, in order; with ``system`` also those of RocketMQ itself and of groups (retries, dead letters)."""
+        """All topics, in order; with ``system`` also those of RocketMQ itself and of groups (retries, dead letters).
+
+        With a namespace it is the topics of that, and those of RocketMQ itself, which all namespaces share.
+        """
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         names = set(TopicNames.decode((await self._session.name_servers.ask(code)).body).topic_list)
         if not system:
             names -= await self._system_topics()
-            names = {name for name in names if not name.startswith(GROUP_TOPICS)}
-        return tuple(sorted(names, key=java_order))
+            names = {name for name in names if not name.startswith(GROUP_TOPICS) and self._is_ours(name)}
+        elif self._session.namespace:
+            shared = await self._system_topics()
+            names = {name for name in names if name in shared or is_system_topic(name) or self._is_ours(name)}
+        return tuple(sorted(map(self._own, names), key=java_order))
 
     async def route(self, topic: str) -> tuple[TopicPart, ...]:
         """On which brokers the topic is, and with how many queues; TopicNotFound where there is no such topic."""
-        route = await self._session.name_servers.route(topic)
+        route = await self._session.name_servers.route(self._wire(topic))
         brokers = {data.broker_name: data for data in route.broker_datas}
         return tuple(
             TopicPart(
@@ -98,11 +105,13 @@ class Topics(Administration):
     async def topic_status(self, topic: str) -> TopicStatus:
         """What each queue of the topic holds, and since when it has not grown."""
         addresses = await self._topic_masters(topic)
-        answers = await self._ask_each(addresses, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic=topic))
+        answers = await self._ask_each(
+            addresses, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic=self._wire(topic))
+        )
         stats = [TopicStats.decode(answer.body) for answer in answers.values()]
-        queues = {queue: held for part in stats for queue, held in part.offset_table.items()}
+        queues = {self._own_queue(queue): held for part in stats for queue, held in part.offset_table.items()}
         return TopicStatus(
-            topic=topic,
+            topic=self._own(topic),
             queues=tuple(
                 QueueStatus(
                     queue=queue,
@@ -134,7 +143,7 @@ class Topics(Administration):
         _check_queues(queues=queues)
         masters = await self._chosen(brokers)
         header = CreateTopic(
-            topic=topic,
+            topic=self._wire(topic),
             read_queue_nums=queues,
             write_queue_nums=queues,
             perm=_perm_bits(perm),
@@ -144,7 +153,9 @@ class Topics(Administration):
         await self._ask_each(masters, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         if order:
             layout = ";".join(f"{name}:{queues}" for name in masters)
-            await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, KvPut(namespace=_ORDERED, key=topic, value=layout))
+            await self._tell_name_servers(
+                RequestCode.PUT_KV_CONFIG, KvPut(namespace=_ORDERED, key=self._wire(topic), value=layout)
+            )
         await self._until_known(topic, dict.fromkeys(masters, (queues, queues, perm)))
 
     async def update_topic(
@@ -166,12 +177,12 @@ class Topics(Administration):
             raise ArgumentError("queues", None, "give something to change: queues, read_queues, write_queues or perm")
         bits = None if perm is None else _perm_bits(perm)
         addresses = await self._topic_masters(topic)
-        answers = await self._ask_each(addresses, RequestCode.GET_TOPIC_CONFIG, TopicRequest(topic=topic))
+        answers = await self._ask_each(addresses, RequestCode.GET_TOPIC_CONFIG, TopicRequest(topic=self._wire(topic)))
         wanted = {}
         for name, answer in answers.items():
             known = TopicConfig.decode(answer.body)
             wanted[name] = CreateTopic(
-                topic=topic,
+                topic=self._wire(topic),
                 read_queue_nums=_first(read_queues, queues, known.read_queue_nums),
                 write_queue_nums=_first(write_queues, queues, known.write_queue_nums),
                 perm=_first(bits, known.perm),
@@ -194,19 +205,20 @@ class Topics(Administration):
 
         What a broker could not do, an unreachable one above all, can be done again: the name server forgets last.
         """
-        await self._session.name_servers.route(topic)
+        wire = self._wire(topic)
+        await self._session.name_servers.route(wire)
         info = await self._cluster_info()
         everywhere = {
             address: address for data in info.broker_addr_table.values() for address in data.broker_addrs.values()
         }
-        await self._ask_each(everywhere, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopic(topic=topic))
-        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopic(topic=topic))
-        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, KvKey(namespace=_ORDERED, key=topic))
+        await self._ask_each(everywhere, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopic(topic=wire))
+        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopic(topic=wire))
+        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, KvKey(namespace=_ORDERED, key=wire))
 
     async def _topic_masters(self, topic: str) -> dict[str, str]:
         """Broker name -> address of its master, over the brokers that have the topic."""
         self._session.check_open("admin client")
-        return (await self._session.routes.refresh(topic)).masters
+        return (await self._session.routes.refresh(self._wire(topic))).masters
 
     async def _system_topics(self) -> set[str]:
         """Topics that RocketMQ has for itself: clusters and brokers have one of their name, brokers know the rest."""

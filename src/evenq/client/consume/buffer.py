@@ -41,6 +41,8 @@ class Buffer:
         # where nothing was stored yet, the start itself must be: whoever comes next would begin elsewhere
         self.committed = start if stored else -1
         self.done = self.given = self.next_offset = start
+        # whether the caller went elsewhere by itself, and has not said since what is to be committed
+        self.commit_waits = False
         # the first offset that the queue is not known to have
         self.end = start
         self.lease = Lease()
@@ -64,7 +66,7 @@ class Buffer:
 
     @property
     def committable(self) -> int:
-        return self.done
+        return self.committed if self.commit_waits else self.done
 
     @property
     def in_hand(self) -> int:
@@ -95,6 +97,11 @@ class Buffer:
         """How many more offsets may be asked for."""
         return self.limits.messages - self.ready if self._bytes < self.limits.bytes else 0
 
+    def limit(self, limits: FlowControl) -> None:
+        """These limits hold from now on."""
+        self.limits = limits
+        self._update_room()
+
     def add(self, chunk: Chunk) -> None:
         """Take what was read. A chunk that does not follow on the last one is where the broker says to go on."""
         if chunk.start != self.next_offset:
@@ -113,7 +120,9 @@ class Buffer:
             self.epoch += 1
             self._gaps.clear()
             self.done = self.given = self.next_offset = offset
-            self.committed = min(self.committed, offset)
+            if offset < self.committed:
+                # also this offset itself must be stored then
+                self.committed = -1
         self._update_room()
 
     def ahead(self) -> Iterator[Chunk]:
@@ -149,15 +158,17 @@ class Buffer:
         """The caller has done with everything that it got."""
         with self._moving:
             self.done = self.given
+            self.commit_waits = False
             self._gaps.clear()
 
     def finished(self, offset: int) -> Buffer:
         """The caller has done with what lies before ``offset``."""
         with self._moving:
-            if not self.committed <= offset <= self.given:
-                remedy = f"give an offset from {self.committed} (stored already) to {self.given} (given so far)"
+            if not max(0, self.committed) <= offset <= self.given:
+                remedy = f"give an offset from {max(0, self.committed)} (stored already) to {self.given} (given so far)"
                 raise ArgumentError("offsets", {self.queue: offset}, remedy)
             self.done = offset
+            self.commit_waits = False
             self._pass_gaps()
         return self
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
-from evenq.client.calling import is_async
+import msgspec
+
+from evenq.client.calling import Hooks, is_async
 from evenq.client.consume.consumetrace import ConsumeTracer, TracedCall
-from evenq.client.consume.dispatch import Handler, Outcome, Retry, checked_outcome
+from evenq.client.consume.dispatch import Handler, Outcome, Retry, checked_outcome, failures
 from evenq.client.consume.stats import Stats
 from evenq.client.consume.workers import Workers
 from evenq.errors import ArgumentError
@@ -18,7 +20,7 @@ from evenq.model import MessageQueue
 from evenq.protocol.view import MessageView
 from evenq.supervision import FailureLog, callable_name
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "ConsumeEvent"]
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +35,39 @@ LOOK = 1.0
 LATE = Retry(delay_level=3)
 
 
+class ConsumeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one call of the handler; what ``on_consume`` hooks hear.
+
+    ``outcome`` is what becomes of the messages: None if all are consumed, or what says which of them come again
+    (:attr:`failed` names them). ``error`` is what the handler raised. A call that was given up is ``timed_out``.
+    """
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[MessageView]
+    outcome: Outcome
+    error: Exception | None
+    timed_out: bool
+    elapsed_s: float
+
+    @property
+    def failed(self) -> list[MessageView]:
+        """The messages that were not consumed."""
+        return [message for message, _ in failures(self.messages, self.outcome)]
+
+
 class _Call:
     """A call that runs now."""
 
-    __slots__ = ("began", "given_up", "messages", "overdue", "queue", "reported", "traced")
+    __slots__ = ("began", "error", "given_up", "messages", "overdue", "queue", "reported", "traced")
 
     def __init__(self, queue: MessageQueue, messages: list[MessageView], began: float) -> None:
         self.queue = queue
         self.messages = messages
         self.began = began
         self.traced: TracedCall | None = None
+        # what the handler raised, or the error in what it returned
+        self.error: Exception | None = None
         self.reported = False
         # whether it has taken longer than allowed, and whether that ended the waiting for it
         self.overdue = False
@@ -89,7 +114,7 @@ class _Threaded(_Call):
 
     def raised(self, error: Exception) -> None:
         if not self.given_up:
-            self._end(_failed(self, error))
+            self._end(self._calls.failed(self, error))
 
     def give_up(self) -> None:
         self._end(LATE)
@@ -118,6 +143,7 @@ class Calls:
         stats: Stats,
         tracer: ConsumeTracer | None = None,
         in_order: bool = False,
+        hooks: Hooks[ConsumeEvent] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not callable(handler):
@@ -130,8 +156,11 @@ class Calls:
         else:
             self._workers = Workers(cast("Callable[[list[MessageView]], object]", handler), f"evenq-{group}")
             self._handle = self._workers.run
+        self._group = group
+        self._hooks = hooks
         self._handler_name = callable_name(handler)
         self._wrong_results = FailureLog(f"handling of messages of group {group}")
+        self._errors = FailureLog(f"handler {self._handler_name} of group {group}")
         self._timeout = timeout
         self._stats = stats
         self._tracer = tracer
@@ -170,7 +199,7 @@ class Calls:
             call.end_of_waiting()
             outcome = LATE
         except Exception as error:  # noqa: BLE001 - whatever a handler raises means the same: not consumed
-            outcome = _failed(call, error)
+            outcome = self.failed(call, error)
         else:
             outcome = self.outcome(call, result)
         self.over(call, outcome)
@@ -181,8 +210,15 @@ class Calls:
         try:
             return checked_outcome(self._handler_name, result, len(call.messages))
         except ArgumentError as error:
+            call.error = error
             self._wrong_results.record(error, "the messages will be redelivered")
             return Retry()
+
+    def failed(self, call: _Call, error: Exception) -> Retry:
+        """The handler raised an error: the messages are to be seen again."""
+        call.error = error
+        self._errors.record(error, f"{_named(call)} will be redelivered")
+        return Retry()
 
     def begin(self, queue: MessageQueue, messages: list[MessageView], ended: Ended) -> None:
         """The same where the handler is a plain function, without a task: ``ended`` is called in the loop."""
@@ -200,10 +236,22 @@ class Calls:
     def over(self, call: _Call, outcome: Outcome) -> None:
         """A call has ended, or is waited for no longer."""
         del self._running[id(call)]
-        messages = call.messages
+        messages, elapsed_s = call.messages, self._clock() - call.began
         if self._tracer is not None and call.traced is not None:
             self._tracer.ended(call.traced, outcome)
-        self._stats.consumed(messages[0].topic, len(messages), self._clock() - call.began, ok=outcome is None)
+        self._stats.consumed(messages[0].topic, len(messages), elapsed_s, ok=outcome is None)
+        if self._hooks:
+            self._hooks.call(
+                ConsumeEvent(
+                    group=self._group,
+                    queue=call.queue,
+                    messages=messages,
+                    outcome=outcome,
+                    error=call.error,
+                    timed_out=call.given_up,
+                    elapsed_s=elapsed_s,
+                )
+            )
 
     async def direct(self, message: MessageView) -> Outcome:
         """What the handler says of one message, or what it raises: for administrators who try it out."""
@@ -235,11 +283,6 @@ class Calls:
     def close(self) -> None:
         if self._workers is not None:
             self._workers.close()
-
-
-def _failed(call: _Call, error: Exception) -> Retry:
-    log.error("the handler failed on %d messages of %s", len(call.messages), call.queue, exc_info=error)
-    return Retry()
 
 
 def _named(call: _Call) -> str:

@@ -16,8 +16,9 @@ from evenq.client.consume.dispatch import Outcome, failures
 from evenq.client.net.session import Session
 from evenq.client.produce.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.produce.sender import Sender
-from evenq.client.produce.trace import DEFAULT_REGION, Record, TraceLog, record
+from evenq.client.produce.trace import DEFAULT_REGION, Record, TraceLog
 from evenq.protocol.compression import DEFAULT_THRESHOLD
+from evenq.protocol.traces import AfterRecord, BeforeRecord
 from evenq.protocol.view import MessageView
 
 __all__ = ["ConsumeTracer", "TracedCall", "after_records", "before_records"]
@@ -51,10 +52,16 @@ def before_records(call: TracedCall, group: str) -> Iterable[Record]:
     for message in call.messages:
         unique, keys = _id_of(message), message.keys
         region = message.properties.get("MSG_REGION") or DEFAULT_REGION
-        yield record(
-            (unique, *keys),
-            "SubBefore", call.began_ms, region, group, call.request, unique, message.reconsume_times, " ".join(keys),
-        )  # fmt: skip
+        text = BeforeRecord(
+            at_ms=call.began_ms,
+            region=region,
+            group=group,
+            request=call.request,
+            msg_id=unique,
+            tries=message.reconsume_times,
+            keys=" ".join(keys),
+        ).encode()
+        yield Record(text, (unique, *keys))
 
 
 def after_records(call: TracedCall, group: str, outcome: Outcome, now_ms: int) -> Iterable[Record]:
@@ -64,11 +71,17 @@ def after_records(call: TracedCall, group: str, outcome: Outcome, now_ms: int) -
     for message in call.messages:
         unique, keys = _id_of(message), message.keys
         failed = id(message) in again
-        yield record(
-            (unique, *keys),
-            "SubAfter", call.request, unique, took, "false" if failed else "true", " ".join(keys),
-            FAILED if failed else SUCCESS, now_ms, group,
-        )  # fmt: skip
+        text = AfterRecord(
+            request=call.request,
+            msg_id=unique,
+            took_ms=took,
+            ok=not failed,
+            keys=" ".join(keys),
+            outcome=FAILED if failed else SUCCESS,
+            at_ms=now_ms,
+            group=group,
+        ).encode()
+        yield Record(text, (unique, *keys))
 
 
 class ConsumeTracer:

@@ -12,9 +12,10 @@ from evenq.client.consume.calls import Calls
 from evenq.client.consume.dispatch import Outcome, Retry, failures
 from evenq.client.consume.holding import Holding
 from evenq.client.group.shares import RETRY_PREFIX
+from evenq.client.namespaces import Namespace
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
-from evenq.model import Property
+from evenq.model import MessageQueue, Property
 from evenq.protocol.headers import SendBack
 from evenq.protocol.view import MessageView
 
@@ -27,6 +28,7 @@ GIVE_BACK_PAUSES = (0.1, 0.5, 2.0, 5.0)
 # A queue without a lock that counts is looked at again after so many seconds.
 UNLOCKED_PAUSE = 0.1
 NEVER = Retry(delay_level=-1)
+NO_NAMESPACE = Namespace()
 
 
 def as_sent(message: MessageView) -> MessageView:
@@ -35,8 +37,12 @@ def as_sent(message: MessageView) -> MessageView:
     return message if topic is None else msgspec.structs.replace(message, topic=topic)
 
 
-def _shown(holding: Holding, batch: list[MessageView]) -> list[MessageView]:
-    return [as_sent(message) for message in batch] if holding.queue.topic.startswith(RETRY_PREFIX) else batch
+def _shown(holding: Holding, batch: list[MessageView], namespace: Namespace) -> tuple[MessageQueue, list[MessageView]]:
+    """The queue without the namespace, and the messages as the handler gets them: under the topic that they were sent
+    to, without the namespace."""
+    if holding.queue.topic.startswith(RETRY_PREFIX):
+        batch = [as_sent(message) for message in batch]
+    return namespace.unwrap_queue(holding.queue), namespace.unwrap_messages(batch)
 
 
 class GiveBack:
@@ -85,8 +91,11 @@ class ConcurrentDelivery:
 
     in_order = False
 
-    def __init__(self, session: Session, calls: Calls, give_back: GiveBack) -> None:
+    def __init__(
+        self, session: Session, calls: Calls, give_back: GiveBack, namespace: Namespace = NO_NAMESPACE
+    ) -> None:
         self._session = session
+        self._namespace = namespace
         self._calls = calls
         self._give_back = give_back
 
@@ -94,11 +103,11 @@ class ConcurrentDelivery:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        self.end(holding, batch, await self._calls.call(holding.queue, _shown(holding, batch)))
+        self.end(holding, batch, await self._calls.call(*_shown(holding, batch, self._namespace)))
         return 0.0
 
     def begin(self, holding: Holding, batch: list[MessageView], ended: Callable[[Outcome], None]) -> None:
-        self._calls.begin(holding.queue, _shown(holding, batch), ended)
+        self._calls.begin(*_shown(holding, batch, self._namespace), ended)
 
     def end(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
         holding.consumed_at = self._calls.now
@@ -121,18 +130,19 @@ class BroadcastDelivery:
 
     in_order = False
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, namespace: Namespace = NO_NAMESPACE) -> None:
         self._calls = calls
+        self._namespace = namespace
 
     def ready(self, holding: Holding) -> float:
         return 0.0
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        self.end(holding, batch, await self._calls.call(holding.queue, batch))
+        self.end(holding, batch, await self._calls.call(*_shown(holding, batch, self._namespace)))
         return 0.0
 
     def begin(self, holding: Holding, batch: list[MessageView], ended: Callable[[Outcome], None]) -> None:
-        self._calls.begin(holding.queue, batch, ended)
+        self._calls.begin(*_shown(holding, batch, self._namespace), ended)
 
     def end(self, holding: Holding, batch: list[MessageView], outcome: Outcome) -> None:
         for message, _ in failures(batch, outcome):
@@ -150,8 +160,11 @@ class OrderlyDelivery:
 
     in_order = True
 
-    def __init__(self, calls: Calls, give_back: GiveBack, *, suspend: float) -> None:
+    def __init__(
+        self, calls: Calls, give_back: GiveBack, *, suspend: float, namespace: Namespace = NO_NAMESPACE
+    ) -> None:
         self._calls = calls
+        self._namespace = namespace
         self._give_back = give_back
         self._suspend = suspend
 
@@ -159,7 +172,12 @@ class OrderlyDelivery:
         return 0.0 if holding.lease.counts() else UNLOCKED_PAUSE
 
     async def deliver(self, holding: Holding, batch: list[MessageView]) -> float:
-        failed = list(failures(batch, await self._calls.call(holding.queue, _shown(holding, batch))))
+        failed = list(
+            failures(
+                batch,
+                await self._calls.call(*_shown(holding, batch, self._namespace)),
+            )
+        )
         holding.consumed_at = self._calls.now
         if failed and not await self._give_up(holding, failed):
             # all of it again: a later message must not overtake an earlier one

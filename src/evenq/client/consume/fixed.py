@@ -25,7 +25,7 @@ AGAIN = 1.0
 
 
 class FixedQueues(Generic[H]):
-    """Holds exactly the queues it was told to. ``hold``, ``started`` and ``offsets`` are as for a member."""
+    """Holds exactly the queues it was told to. ``hold``, ``started``, ``ended`` and ``offsets`` are as for a member."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class FixedQueues(Generic[H]):
         begin: str | datetime,
         hold: Callable[[MessageQueue, Start], H],
         started: Callable[[H], None],
+        ended: Callable[[], None] = lambda: None,
         offsets: Offsets | None = None,
     ) -> None:
         self._session = session
@@ -42,6 +43,7 @@ class FixedQueues(Generic[H]):
         self._offsets = offsets or BrokerOffsets(session, group, StartingPoint.of(begin))
         self._hold = hold
         self._started = started
+        self._ended = ended
         self._wanted: set[MessageQueue] = set()
         self._held: dict[MessageQueue, H] = {}
         self._changed = asyncio.Event()
@@ -99,6 +101,7 @@ class FixedQueues(Generic[H]):
 
     async def _let_go(self, queue: MessageQueue) -> None:
         holding = self._held.pop(queue)
+        self._ended()
         holding.drop()
         await holding.drained(self._session.timeouts.drain)
         try:

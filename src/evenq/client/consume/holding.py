@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from evenq.client.consume.flow import RampUp
 from evenq.client.consume.progress import Progress
 from evenq.client.group.held import Cached, Lease
 from evenq.client.read.unpacking import Unread
@@ -48,6 +49,9 @@ class Holding:
         self.reader: asyncio.Task[None] | None = None
         self.pulled_at = 0.0
         self.consumed_at = 0.0
+        # limits the calls of the handler while this queue is new; and hears when another call may begin
+        self.ramp_up: RampUp | None = None
+        self.widened: Callable[[Holding], None] = lambda holding: None
         # whether a dispatcher knows that messages wait here
         self.announced = False
         # what was pulled and not unpacked yet: it lies behind all of ``progress``
@@ -124,13 +128,15 @@ class Holding:
         return news
 
     def take(self, count: int) -> list[MessageView]:
-        """The next messages for a listener, at most ``count``; none while it is paused or the lease does not count.
-        Every batch taken must be finished.
+        """The next messages for a listener, at most ``count``; none while it is paused, the lease does not count, or
+        the queue is new and has as many calls as it may. Every batch taken must be finished.
 
         Whoever ends a batch gives this same list: a batch is known by its identity, for after a reset there may be
         another one with the same offsets.
         """
         if self.paused or not self.lease.counts():
+            return []
+        if self.ramp_up is not None and not self.ramp_up.allows(self._running):
             return []
         self._unpack(count)
         if not self.room.is_set():
@@ -160,6 +166,27 @@ class Holding:
         self._running -= 1
         if self._running == 0:
             self._idle.set()
+        if self.ramp_up is not None:
+            self.ramp_up.completed()
+            self._look_at_ramp_up()
+
+    def widen(self) -> bool:
+        """Allow another call of the handler, if the queue is still new; False where it is no longer."""
+        if self.ramp_up is not None:
+            self.ramp_up.widen()
+            self._look_at_ramp_up()
+        return self.ramp_up is not None and not self.dropped
+
+    def _look_at_ramp_up(self) -> None:
+        """Another call may begin now."""
+        if self.ramp_up is not None and self.ramp_up.over:
+            self.ramp_up = None
+        self.widened(self)
+
+    def limit(self, limits: FlowControl) -> None:
+        """These limits hold from now on."""
+        self.limits = limits
+        self._update_room()
 
     def drop(self) -> None:
         """Hand out nothing more. What waits is forgotten here and will be read again by the next holder."""

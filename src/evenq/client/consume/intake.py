@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evenq.client.consume.buffer import Buffer
+from evenq.client.namespaces import Namespace
 from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
@@ -86,9 +87,16 @@ class Intake:
     """Reads held queues ahead. With ``auto_commit`` asking for more says that what was given before is done."""
 
     def __init__(
-        self, session: Session, group: str, subscription: Callable[[str], Subscription], *, auto_commit: bool
+        self,
+        session: Session,
+        group: str,
+        subscription: Callable[[str], Subscription],
+        *,
+        auto_commit: bool,
+        namespace: Namespace,
     ) -> None:
         self._session = session
+        self._namespace = namespace
         self._group = group
         self._subscription = subscription
         self._auto_commit = auto_commit
@@ -176,7 +184,7 @@ class Intake:
             messages = as_messages(shown.chunk, self.tags)
             shown.skip(messages[-1].queue_offset + 1 if messages else shown.chunk.start)
             found += messages
-        return found
+        return self._namespace.unwrap_messages(found)
 
     def columns(self, taken: Sequence[Shown], *, include_properties: bool) -> pa.RecordBatch:
         """The same as a record batch."""
@@ -189,13 +197,13 @@ class Intake:
             ends = last_offsets(found)
             for shown in taken:
                 shown.skip(ends.get(shown.chunk.queue, -1) + 1)
-        return found
+        return self._namespace.unwrap_batch(found)
 
     def hand_out(self, everything: Sequence[Shown]) -> Iterator[MessageView]:
         """Message by message: each is given when it is asked for, and done when the next one is."""
         for shown in everything:
             end = shown.chunk.start
-            for message in as_messages(shown.chunk, self.tags):
+            for message in self._namespace.unwrap_messages(as_messages(shown.chunk, self.tags)):
                 end = message.queue_offset + 1
                 if not shown.hand(end):
                     break
@@ -248,6 +256,7 @@ class Intake:
             subscription=lambda: self._subscription(queue.topic),
             pace=self._paces.setdefault(queue.broker, Pace()),
             room=lambda: buffer.space,
+            most=lambda: buffer.limits.messages,
             alive=alive,
         )
         async with aclosing(follower.chunks()) as chunks:

@@ -19,12 +19,14 @@ from evenq.client.closing import Closing
 from evenq.client.consume.answers import Answers
 from evenq.client.consume.buffer import Buffer
 from evenq.client.consume.fixed import FixedQueues
+from evenq.client.consume.flow import SharedLimits
 from evenq.client.consume.intake import Intake, Shown
 from evenq.client.group.localoffsets import DEFAULT_FOLDER, LocalOffsets
 from evenq.client.group.member import Member, checked_group
 from evenq.client.group.starting import StartingPoint, milliseconds
 from evenq.client.group.starts import Start
 from evenq.client.group.watching import AssignmentListener, QueuesListener, Watch
+from evenq.client.namespaces import Namespace
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
@@ -60,6 +62,8 @@ class LitePullConsumer:
                      ``commit`` says so
     ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
                      ``instance``, or it will not find them again
+    ``namespace``    a name that stands before those of the group and all topics on the brokers;
+                     a strategy of your own sees topics with it
     ``flow_control`` what is read ahead of each queue
     ================ ===========================================================================
 
@@ -79,13 +83,17 @@ class LitePullConsumer:
         model: MessageModel | str = MessageModel.CLUSTERING,
         auto_commit: bool = True,
         offsets_in: Path | str = DEFAULT_FOLDER,
+        namespace: str = "",
         flow_control: FlowControl = READ_AHEAD,
         credentials: Credentials | None = None,
         tls: TlsLike = None,
         timeouts: Timeouts | None = None,
         intervals: Intervals | None = None,
     ) -> None:
-        self.group = checked_group(group)
+        self.group = group
+        self._namespace = names = Namespace(namespace)
+        # inside and on the brokers
+        self._wire_group = group = names.wrap(checked_group(group))
         self.model = checked_model(model)
         self._begin = begin
         self._limits = flow_control
@@ -97,15 +105,18 @@ class LitePullConsumer:
         if self.model is MessageModel.BROADCASTING:
             named = instance is not None
             self._local = LocalOffsets(self._session, group, StartingPoint.of(begin), Path(offsets_in), named=named)
-        self._intake = Intake(self._session, group, self._subscription, auto_commit=auto_commit)
-        self._watch = Watch(self._session)
+        self._intake = Intake(self._session, group, self._subscription, auto_commit=auto_commit, namespace=names)
+        self._shared_limits = SharedLimits(flow_control, lambda: self._source.holdings)
+        self._watch = Watch(self._session, names)
+        self._strategy = strategy
         self._member = Member(
             self._session,
             group,
-            strategy=strategy,
+            strategy=names.wrap_strategy(strategy),
             begin=begin,
             hold=self._hold,
-            started=self._intake.start,
+            started=self._begin_queue,
+            ended=self._shared_limits.divide_soon,
             resumed=lambda buffer: self._intake.wake(),
             pushed=False,
             broadcasting=self._local is not None,
@@ -136,16 +147,17 @@ class LitePullConsumer:
     @property
     def strategy(self) -> StrategyLike:
         """How the queues are divided; may be set until the consumer starts."""
-        return self._member.strategy
+        return self._strategy
 
     @strategy.setter
     def strategy(self, strategy: StrategyLike) -> None:
-        self._member.strategy = strategy
+        self._member.strategy = self._namespace.wrap_strategy(strategy)
+        self._strategy = strategy
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are this consumer's now."""
-        return self._source.queues
+        return self._namespace.unwrap_queues(self._source.queues)
 
     # which messages
 
@@ -153,11 +165,11 @@ class LitePullConsumer:
         """Take a share of the topic: all messages, those with certain tags, or those that an SQL92 condition picks."""
         if self._fixed is not None:
             raise StateError("this consumer has queues assigned: a consumer either subscribes or assigns")
-        self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
+        self._member.subscribe(self._namespace.wrap(topic), sql or expression, SQL92 if sql else TAG)
 
     def unsubscribe(self, topic: str) -> None:
         """Take a topic away: its queues are let go as in a rebalance, when what was given of them is done."""
-        self._member.unsubscribe(topic)
+        self._member.unsubscribe(self._namespace.wrap(topic))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, from now on. Nobody else in the group is asked."""
@@ -166,13 +178,14 @@ class LitePullConsumer:
         if self._fixed is None:
             self._fixed = FixedQueues(
                 self._session,
-                self.group,
+                self._wire_group,
                 begin=self._begin,
                 hold=self._hold,
-                started=self._intake.start,
+                started=self._begin_queue,
+                ended=self._shared_limits.divide_soon,
                 offsets=self._local,
             )
-        self._fixed.assign(queues)
+        self._fixed.assign(map(self._namespace.wrap_queue, queues))
 
     def on_assignment(self, listener: AssignmentListener) -> None:
         """Call ``listener(topic, all its queues, mine)`` whenever this member's share of a topic changes."""
@@ -181,7 +194,7 @@ class LitePullConsumer:
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
         """Call ``listener(topic, queues)`` when the topic has other queues: looked at after 10 s, then every 30 s
         (``Intervals(first_look, queue_check)``)."""
-        self._watch.on_queues(topic, listener)
+        self._watch.on_queues(self._namespace.wrap(topic), listener)
 
     # messages
 
@@ -218,24 +231,25 @@ class LitePullConsumer:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at ``offset``, which the queue must hold, or be about to."""
-        await self._buffer(queue)
+        queue = (await self._buffer(queue)).queue
         address = self._session.routes.address_of(queue)
         first, end = await asyncio.gather(
             self._session.remote.min_offset(address, queue), self._session.remote.max_offset(address, queue)
         )
         if not first <= offset <= end:
-            raise ArgumentError("offset", offset, f"{queue} holds {first} to {end - 1}: give one of these, or {end}")
+            named = self._namespace.unwrap_queue(queue)
+            raise ArgumentError("offset", offset, f"{named} holds {first} to {end - 1}: give one of these, or {end}")
         self._seek(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go back to the first message that the queue still holds."""
-        await self._buffer(queue)
+        queue = (await self._buffer(queue)).queue
         address = self._session.routes.address_of(queue)
         self._seek(queue, await self._session.remote.min_offset(address, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with what comes from now on."""
-        await self._buffer(queue)
+        queue = (await self._buffer(queue)).queue
         address = self._session.routes.address_of(queue)
         self._seek(queue, await self._session.remote.max_offset(address, queue))
 
@@ -245,13 +259,15 @@ class LitePullConsumer:
 
     async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
         """The offset of the first message stored at that time or later. The queue need not be this consumer's."""
+        queue = self._namespace.wrap_queue(queue)
         await self._session.routes.get(queue.topic)
         address = self._session.routes.address_of(queue)
         return await self._session.remote.offset_at(address, queue, milliseconds(when, "when"))
 
     async def queues_of(self, topic: str) -> list[MessageQueue]:
         """All queues of the topic."""
-        return sorted((await self._session.routes.refresh(topic)).readable)
+        route = await self._session.routes.refresh(self._namespace.wrap(topic))
+        return self._namespace.unwrap_queues(sorted(route.readable))
 
     async def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Give nothing of these queues until they are resumed. They stay this consumer's."""
@@ -279,11 +295,12 @@ class LitePullConsumer:
     async def committed(self, queue: MessageQueue) -> int | None:
         """What the brokers have stored for the group, or this member's file where it broadcasts; None for nothing. The
         queue need not be this consumer's."""
+        queue = self._namespace.wrap_queue(queue)
         if self._local is not None:
             return await self._local.stored(queue)
         await self._session.routes.get(queue.topic)
         address = self._session.routes.address_of(queue)
-        return await self._session.remote.stored_offset(address, self.group, queue)
+        return await self._session.remote.stored_offset(address, self._wire_group, queue)
 
     # begin and end
 
@@ -343,12 +360,17 @@ class LitePullConsumer:
     def _hold(self, queue: MessageQueue, start: Start) -> Buffer:
         return Buffer(queue, start.offset, self._limits, stored=start.is_stored)
 
+    def _begin_queue(self, buffer: Buffer) -> None:
+        # before the first pull, whose task begins after this
+        self._shared_limits.divide_soon()
+        self._intake.start(buffer)
+
     async def _reset(self, buffer: Buffer, offset: int) -> None:
         if buffer.dropped:
             return
         self._intake.seek(buffer, offset)
         # also where it is behind what is stored
-        buffer.committed = -1
+        buffer.committed, buffer.commit_waits = -1, False
         await self._source.commit(buffer)
 
     def _subscription(self, topic: str) -> Subscription:
@@ -360,15 +382,21 @@ class LitePullConsumer:
 
     async def _buffer(self, queue: MessageQueue) -> Buffer:
         await self.start()
-        return self._held_buffer(queue)
+        return self._held_buffer(self._namespace.wrap_queue(queue))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at ``offset`` in the buffer that the queue has now: a rebalance may have made a new one while brokers
         were asked."""
-        self._intake.seek(self._held_buffer(queue), offset)
+        buffer = self._held_buffer(queue)
+        self._intake.seek(buffer, offset)
+        # without auto_commit a seek must not commit what lies before it
+        buffer.commit_waits = not self._auto_commit
 
     def _held_buffer(self, queue: MessageQueue) -> Buffer:
         buffer = self._intake.buffers.get(queue)
         if buffer is None:
-            raise StateError(f"{queue} is not this consumer's now; it has {', '.join(map(str, self.queues)) or 'none'}")
+            wanted = self._namespace.unwrap_queue(queue)
+            raise StateError(
+                f"{wanted} is not this consumer's now; it has {', '.join(map(str, self.queues)) or 'none'}"
+            )
         return buffer

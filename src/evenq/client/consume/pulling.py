@@ -86,6 +86,7 @@ class QueueReader:
             subscription=lambda: self._subscription(queue.topic),
             pace=self._paces.setdefault(queue.broker, Pace()),
             room=lambda: holding.space,
+            most=lambda: holding.limits.messages,
             alive=alive,
         )
         async with aclosing(follower.chunks()) as chunks:

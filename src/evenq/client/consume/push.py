@@ -12,21 +12,24 @@ from types import TracebackType
 from typing import Self
 
 from evenq.balance import Plan, StrategyLike
-from evenq.client.closing import Closing
+from evenq.client.calling import Hooks
+from evenq.client.closing import Closing, sigterm_calls
 from evenq.client.consume.answers import Answers
-from evenq.client.consume.calls import Calls
+from evenq.client.consume.calls import Calls, ConsumeEvent
 from evenq.client.consume.consumetrace import ConsumeTracer
 from evenq.client.consume.crew import Crew
 from evenq.client.consume.delivery import BroadcastDelivery, ConcurrentDelivery, GiveBack, OrderlyDelivery, as_sent
 from evenq.client.consume.dispatch import Dispatcher, Handler, Outcome
+from evenq.client.consume.flow import RampUp, SharedLimits
 from evenq.client.consume.holding import Holding
 from evenq.client.consume.pulling import QueueReader
 from evenq.client.consume.stats import Stats
 from evenq.client.group.localoffsets import DEFAULT_FOLDER, LocalOffsets
-from evenq.client.group.member import Member
+from evenq.client.group.member import Member, checked_group
 from evenq.client.group.starting import StartingPoint
 from evenq.client.group.starts import Start
 from evenq.client.group.watching import AssignmentListener, Watch
+from evenq.client.namespaces import Namespace
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
@@ -60,10 +63,14 @@ class PushConsumer:
     ``concurrency``  so many calls of the handler at a time
     ``max_retries``  redeliveries of a message before it becomes a dead letter: 16, in order
                      without end
+    ``ramp_up``      seconds after which a queue that was gained may have all calls of the handler at a
+                     time: it begins with one, and has all sooner where calls are quick
     ``suspend``      in order, seconds that a queue pauses after a failure
     ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
                      ``instance``, or it will not find them again
     ``trace``        tell the trace topic, or the one named, of every message and what came of it
+    ``namespace``    a name that stands before those of the group and all topics on the brokers;
+                     a strategy of your own sees topics with it
     ================ =========================================================================
 
     The handler is a plain function (it runs in a thread) or a coroutine function. It gets a list of messages and
@@ -84,9 +91,11 @@ class PushConsumer:
         batch: int = 1,
         concurrency: int = 20,
         max_retries: int | None = None,
+        ramp_up: float = 3.0,
         suspend: float = 1.0,
         offsets_in: Path | str = DEFAULT_FOLDER,
         trace: bool | str = False,
+        namespace: str = "",
         flow_control: FlowControl | None = None,
         credentials: Credentials | None = None,
         tls: TlsLike = None,
@@ -99,13 +108,19 @@ class PushConsumer:
                 raise ArgumentError(name, value, "give at least 1")
         if not suspend > 0:
             raise ArgumentError("suspend", suspend, "give a number of seconds above 0")
+        if not ramp_up >= 0:
+            raise ArgumentError("ramp_up", ramp_up, "give a number of seconds, 0 for none")
         self.group = group
+        self._namespace = names = Namespace(namespace)
+        # inside and on the brokers
+        self._wire_group = group = names.wrap(checked_group(group))
         self.model = checked_model(model)
         self._limits = flow_control or FlowControl()
         self._batch = batch
         self._lanes = concurrency
         self._max_retries = max_retries
         self._suspend = suspend
+        self._ramp_up = ramp_up
         self._clock = clock
         self._session = session = Session(
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
@@ -118,18 +133,21 @@ class PushConsumer:
         if self._broadcasting:
             named = instance is not None
             self._local = LocalOffsets(session, group, StartingPoint.of(begin), Path(offsets_in), named=named)
+        self._shared_limits = SharedLimits(self._limits, lambda: self._member.holdings)
+        self._strategy = strategy
         self._member = Member(
             session,
             group,
-            strategy=strategy,
+            strategy=names.wrap_strategy(strategy),
             begin=begin,
             hold=self._hold,
-            started=lambda holding: self._reader.start(holding),
+            started=self._begin_queue,
+            ended=self._shared_limits.divide_soon,
             resumed=self._arrived,
             broadcasting=self._broadcasting,
             offsets=self._local,
         )
-        self._watch = Watch(session)
+        self._watch = Watch(session, names)
         self._member.rebalancer.on_plan.append(self._watch.planned)
         self._reader = QueueReader(session, group, self._member.subscription, self._arrived, self._stats, clock=clock)
         self._answers = Answers(
@@ -145,6 +163,7 @@ class PushConsumer:
         )
         self._orderly = False
         self._paused = False
+        self._hooks: Hooks[ConsumeEvent] = Hooks("on_consume")
         self._calls: Calls | None = None
         self._dispatcher: Dispatcher | Crew | None = None
         self._stopping = asyncio.Event()
@@ -157,16 +176,17 @@ class PushConsumer:
     @property
     def strategy(self) -> StrategyLike:
         """How the queues are divided; may be set until the consumer starts."""
-        return self._member.strategy
+        return self._strategy
 
     @strategy.setter
     def strategy(self, strategy: StrategyLike) -> None:
-        self._member.strategy = strategy
+        self._member.strategy = self._namespace.wrap_strategy(strategy)
+        self._strategy = strategy
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that this member holds now."""
-        return self._member.queues
+        return self._namespace.unwrap_queues(self._member.queues)
 
     @property
     def blocked(self) -> int:
@@ -176,20 +196,25 @@ class PushConsumer:
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
         """Add a topic: all of it, messages with certain tags (``"paid || refunded"``), or what an SQL92 condition
         on properties picks (``sql="total > 100"``)."""
-        self._member.subscribe(topic, sql or expression, SQL92 if sql else TAG)
+        self._member.subscribe(self._namespace.wrap(topic), sql or expression, SQL92 if sql else TAG)
 
     def unsubscribe(self, topic: str) -> None:
         """Take a topic away: its queues are let go as in a rebalance, when running calls of the handler have ended."""
-        self._member.unsubscribe(topic)
+        self._member.unsubscribe(self._namespace.wrap(topic))
 
     def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
         """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
-        self._member.rebalancer.on_plan.append(listener)
+        self._member.rebalancer.on_plan.append(self._namespace.wrap_plan_listener(listener))
 
     def on_assignment(self, listener: AssignmentListener) -> None:
         """Call ``listener(topic, all its queues, mine)`` whenever this member's share of a topic changes; the group's
         retry topic is one of them."""
         self._watch.on_assignment(listener)
+
+    def on_consume(self, hook: Callable[[ConsumeEvent], None]) -> None:
+        """Call ``hook`` when a call of the handler has ended, with the messages, what becomes of them, and the time
+        that it took. The hook runs in the event loop: it must not block."""
+        self._hooks.add(hook)
 
     async def start(self, handler: Handler, *, orderly: bool = False) -> None:
         """Join the group and begin. Returns when the brokers know of this member.
@@ -207,6 +232,7 @@ class PushConsumer:
             stats=self._stats,
             tracer=self._tracer,
             in_order=orderly,
+            hooks=self._hooks,
             clock=self._clock,
         )
         self._orderly = orderly
@@ -234,12 +260,22 @@ class PushConsumer:
             session.spawn(session.every(FLUSH_EVERY, self._tracer.flush, "sending of the trace"))
 
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
-        """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave."""
-        await self.start(handler, orderly=orderly)
-        try:
-            await self._stopping.wait()
-        finally:
-            await self.close()
+        """Consume until :meth:`stop`, then hand over properly: drain, commit, unlock, leave.
+
+        SIGTERM ends it in the same way, unless the program handles that signal itself.
+        """
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            # wakes the loop, which may be waiting
+            loop.call_soon_threadsafe(self.stop)
+
+        with sigterm_calls(stop):
+            await self.start(handler, orderly=orderly)
+            try:
+                await self._stopping.wait()
+            finally:
+                await self.close()
 
     def suspend(self) -> None:
         """Hand out nothing more until :meth:`resume`. Running calls end, and the queues stay this member's."""
@@ -292,18 +328,34 @@ class PushConsumer:
     def _delivery(self, calls: Calls, orderly: bool) -> ConcurrentDelivery | BroadcastDelivery | OrderlyDelivery:
         limit = self._max_retries
         if orderly:
-            give_back = GiveBack(self._session, self.group, RETRIES_IN_ORDER if limit is None else limit)
-            return OrderlyDelivery(calls, give_back, suspend=self._suspend)
+            give_back = GiveBack(self._session, self._wire_group, RETRIES_IN_ORDER if limit is None else limit)
+            return OrderlyDelivery(calls, give_back, suspend=self._suspend, namespace=self._namespace)
         if self._broadcasting:
-            return BroadcastDelivery(calls)
-        return ConcurrentDelivery(
-            self._session, calls, GiveBack(self._session, self.group, RETRIES if limit is None else limit)
-        )
+            return BroadcastDelivery(calls, self._namespace)
+        give_back = GiveBack(self._session, self._wire_group, RETRIES if limit is None else limit)
+        return ConcurrentDelivery(self._session, calls, give_back, self._namespace)
 
     def _hold(self, queue: MessageQueue, start: Start) -> Holding:
         holding = Holding(queue, start.offset, self._limits, stored=start.is_stored)
         holding.paused = self._paused
+        if self._ramp_up and self._lanes > 1 and not self._orderly:
+            holding.ramp_up = RampUp(self._lanes)
+            holding.widened = self._arrived
         return holding
+
+    def _begin_queue(self, holding: Holding) -> None:
+        # before the first pull, whose task begins after this
+        self._shared_limits.divide_soon()
+        self._reader.start(holding)
+        if holding.ramp_up is not None:
+            self._widen_later(holding)
+
+    def _widen_later(self, holding: Holding) -> None:
+        def widen() -> None:
+            if holding.widen():
+                self._widen_later(holding)
+
+        asyncio.get_running_loop().call_later(self._ramp_up / (self._lanes - 1), widen)
 
     def _pause(self, paused: bool) -> None:
         self._paused = paused
@@ -322,7 +374,8 @@ class PushConsumer:
 
     async def _direct(self, message: MessageView) -> Outcome:
         assert self._calls is not None
-        return await self._calls.direct(as_sent(message))
+        [shown] = self._namespace.unwrap_messages([as_sent(message)])
+        return await self._calls.direct(shown)
 
     def _settings(self) -> dict[str, str]:
         return {

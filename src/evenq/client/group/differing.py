@@ -18,7 +18,7 @@ from evenq.protocol.bodies import RunningInfo
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.headers import RunningInfoRequest
 
-__all__ = ["DifferenceWatch"]
+__all__ = ["DifferenceWatch", "ask_members"]
 
 log = logging.getLogger(__name__)
 
@@ -74,26 +74,48 @@ class DifferenceWatch:
 
     async def _others(self) -> list[tuple[str, str]]:
         """The members to ask, each with a broker that knows it."""
-        known: dict[str, str] = {}
-        for address in sorted(set(self._session.routes.masters().values())):
-            try:
-                connected = await self._session.remote.connected(address, self._group)
-            except RemoteError as error:
-                log.debug("%s does not tell the connections of %s: %s", address, self._group, error)
-                continue
-            for each in connected.connection_set if connected is not None else ():
-                known.setdefault(each.client_id, address)
-        me = self._session.client_id
-        known.pop(me, None)
+        known, _ = await _others(self._session, self._group)
         ring = sorted(known, key=java_order)
-        start = bisect_right(ring, java_order(me), key=java_order)
+        start = bisect_right(ring, java_order(self._session.client_id), key=java_order)
         return [(member, known[member]) for member in (ring[start:] + ring[:start])[:ASKED]]
 
     async def _ask(self, member: str, address: str) -> Told | None:
-        header = RunningInfoRequest(consumer_group=self._group, client_id=member)
+        info = await _ask(self._session, self._group, member, address)
+        return None if info is None else Told.by(member, info)
+
+
+async def ask_members(session: Session, group: str) -> dict[str, RunningInfo | None] | None:
+    """What every other member says of itself, None for those that do not answer. None where a broker does not say who
+    is in the group."""
+    known, complete = await _others(session, group)
+    if not complete:
+        return None
+    infos = await asyncio.gather(*(_ask(session, group, member, address) for member, address in known.items()))
+    return dict(zip(known, infos, strict=True))
+
+
+async def _others(session: Session, group: str) -> tuple[dict[str, str], bool]:
+    """The other members, each with a broker that knows it; and whether all brokers have answered."""
+    known: dict[str, str] = {}
+    complete = True
+    for address in sorted(set(session.routes.masters().values())):
         try:
-            answer = await self._session.remote.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-            return Told.by(member, RunningInfo.decode(answer.body))
+            connected = await session.remote.connected(address, group)
         except RemoteError as error:
-            log.debug("member %s of group %s does not tell its settings: %s", member, self._group, error)
-            return None
+            log.debug("%s does not tell the connections of %s: %s", address, group, error)
+            complete = False
+            continue
+        for each in connected.connection_set if connected is not None else ():
+            known.setdefault(each.client_id, address)
+    known.pop(session.client_id, None)
+    return known, complete
+
+
+async def _ask(session: Session, group: str, member: str, address: str) -> RunningInfo | None:
+    header = RunningInfoRequest(consumer_group=group, client_id=member)
+    try:
+        answer = await session.remote.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        return RunningInfo.decode(answer.body)
+    except RemoteError as error:
+        log.debug("member %s of group %s does not tell its settings: %s", member, group, error)
+        return None

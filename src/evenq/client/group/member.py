@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Generic
 
 from evenq.balance import StrategyLike
-from evenq.client.agreement import MODEL, STRATEGY, describe
-from evenq.client.group.differing import DifferenceWatch
+from evenq.client.agreement import LOCKS, MODEL, STRATEGY, decode_queues, describe, encode_queues
+from evenq.client.group.differing import DifferenceWatch, ask_members
 from evenq.client.group.doubles import DoubleWatch
 from evenq.client.group.handover import HandoverLocks, Locks, NoLocks
 from evenq.client.group.held import H
@@ -49,7 +49,8 @@ def checked_group(group: str) -> str:
 
 class Member(Generic[H]):
     """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold,
-    ``resumed`` when messages of a queue may be handed out again after its lease did not count.
+    ``ended`` when one was let go, ``resumed`` when messages of a queue may be handed out again after its lease did not
+    count.
 
     ``pushed`` members are handed their messages and give back what failed; the others ask for them. ``offsets`` are
     the brokers' unless given; ``broadcasting`` members take every queue.
@@ -64,6 +65,7 @@ class Member(Generic[H]):
         begin: str | datetime,
         hold: Callable[[MessageQueue, Start], H],
         started: Callable[[H], None],
+        ended: Callable[[], None] = lambda: None,
         resumed: Callable[[H], None] = lambda held: None,
         pushed: bool = True,
         broadcasting: bool = False,
@@ -76,6 +78,7 @@ class Member(Generic[H]):
         self._starting = StartingPoint.of(begin)
         self._offsets = offsets or BrokerOffsets(session, group, self._starting)
         self._hold = hold
+        self._ended_hook = ended
         self._subscriptions: dict[str, Subscription] = {}
         self._ended: dict[str, Subscription] = {}
         self._joined = False
@@ -88,6 +91,7 @@ class Member(Generic[H]):
                 # a slave grants locks, too
                 session.routes.first_replica_of,
                 session.connections.get,
+                others=self._locks_of_others,
                 outages=session.outages,
             )
         self._ownership = Ownership(
@@ -96,7 +100,7 @@ class Member(Generic[H]):
             self._begin,
             self.commit,
             started=started,
-            ended=lambda: self.rebalancer.soon(),
+            ended=self._queue_ended,
             resumed=resumed,
         )
         self._strategy = strategy
@@ -123,9 +127,11 @@ class Member(Generic[H]):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What this member tells, and what all members must have in common."""
+        """What this member tells: what all members must have in common, and its locks."""
         told = {MODEL: self._model.value}
-        return told if self._broadcasting else told | {STRATEGY: describe(self._strategy)}
+        if isinstance(self._locks, HandoverLocks):
+            told |= {STRATEGY: describe(self._strategy), LOCKS: encode_queues(self._locks.owned)}
+        return told
 
     @property
     def _model(self) -> MessageModel:
@@ -245,6 +251,22 @@ class Member(Generic[H]):
         until_still = self.rebalancer.mixed and not self._ownership.in_order
         starts = await self._offsets.find(queues, until_still=until_still)
         return [self._hold(queue, start) for queue, start in starts.items()]
+
+    async def _locks_of_others(self) -> set[MessageQueue] | None:
+        """What all other members say that they have locked; None where one of them, or a broker, does not tell."""
+        locks: set[MessageQueue] = set()
+        told = await ask_members(self.session, self.group)
+        if told is None:
+            return None
+        for info in told.values():
+            if info is None or LOCKS not in info.properties:
+                return None
+            locks |= decode_queues(info.properties[LOCKS])
+        return locks
+
+    def _queue_ended(self) -> None:
+        self._ended_hook()
+        self.rebalancer.soon()
 
     async def _renew(self) -> None:
         await asyncio.gather(self._ownership.renew(), self._shares.renew())

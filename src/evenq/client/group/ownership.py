@@ -37,12 +37,14 @@ log = logging.getLogger(__name__)
 # How often a lock that another member still has is asked for again, and how long at most.
 CLAIM_PAUSE = 0.05
 CLAIM_LIMIT = 30.0
-# The only member of a group waits for no living one: the lock is what a crash before its time left behind.
-ALONE_LIMIT = 1.0
+# The only member of a group waits for no living one. It takes orphaned locks under their second name before that.
+ALONE_LIMIT = 5.0
 # Queues that are left within so many seconds are unlocked by one request.
 UNLOCK_TOGETHER = 0.003
 # Locks of a broker that did not answer are asked for again after so many seconds, or when a connection is made.
 RENEW_AGAIN_S = 0.2
+# Locks that are temporary are asked for under their right name so often.
+EXCHANGE_S = 1.0
 
 
 class Ownership(Generic[H]):
@@ -169,8 +171,13 @@ class Ownership(Generic[H]):
             self._in_doubt.set()
 
     async def keep_leases(self) -> None:
-        """Wait until a lease may not count, then renew the locks. A task repeats this, until all brokers answered."""
-        await self._in_doubt.wait()
+        """Wait until a lease may not count, or a lock is a temporary one, then renew the locks. A task repeats this,
+        until all brokers answered."""
+        try:
+            async with asyncio.timeout(EXCHANGE_S if self._locks.temporary else None):
+                await self._in_doubt.wait()
+        except TimeoutError:
+            pass
         self._in_doubt.clear()
         if self._held or self._leaving:
             await self.renew()
@@ -234,7 +241,7 @@ class Ownership(Generic[H]):
 
     async def _leave(self, holding: H) -> None:
         holding.drop()
-        if not await holding.drained(self._session.timeouts.drain):
+        if not await self._drained(holding):
             log.warning(
                 "%s is let go while %d messages are still being consumed after %.0f s: they will be seen twice",
                 holding.queue,
@@ -252,6 +259,23 @@ class Ownership(Generic[H]):
             log.exception("the last offset of %s was not committed", holding.queue)
         await self._unlock(holding.queue)
         self._ended()
+
+    async def _drained(self, holding: H) -> bool:
+        """Wait for running calls of the handler; False when they took longer than the timeout.
+
+        In order there is none, except at the end of this member: the next holder would handle the same messages at the
+        same time. Meanwhile the lock is renewed.
+        """
+        drain, waits = self._session.timeouts.drain, False
+        while not await holding.drained(drain):
+            if not self.in_order or self._closing.is_set():
+                return False
+            if not waits:
+                log.warning(
+                    "%s is let go when the running call of the handler ends (%g s so far)", holding.queue, drain
+                )
+            waits = True
+        return True
 
     async def _is_ours(self, holding: H) -> bool:
         """Whether the lease counts. One whose connection was lost is renewed first."""

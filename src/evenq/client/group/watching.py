@@ -10,6 +10,7 @@ from typing import Any
 
 from evenq.balance import Plan
 from evenq.client.calling import is_async
+from evenq.client.namespaces import Namespace
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
@@ -28,8 +29,9 @@ QueuesListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
 class Watch:
     """The listeners of one consumer. Plain functions run in a thread, so that they may call the consumer."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, namespace: Namespace) -> None:
         self._session = session
+        self._namespace = namespace
         self._on_assignment: list[AssignmentListener] = []
         self._on_queues: list[tuple[str, QueuesListener]] = []
         self._calls: asyncio.Queue[tuple[Callable[..., Any], tuple[object, ...]]] = asyncio.Queue()
@@ -57,8 +59,10 @@ class Watch:
         route = self._session.routes.known(topic)
         everything = sorted(route.readable) if route is not None else []
         mine = sorted((*plan.keep, *plan.gain))
+        names = self._namespace
+        told = names.unwrap(topic), names.unwrap_queues(everything), names.unwrap_queues(mine)
         for listener in self._on_assignment:
-            self._calls.put_nowait((listener, (topic, everything, mine)))
+            self._calls.put_nowait((listener, told))
 
     async def _look(self, topic: str, listener: QueuesListener) -> None:
         """Look at the topic's queues now and then, for the first time a little sooner."""
@@ -72,7 +76,8 @@ class Watch:
             found = await self._queues(topic)
             if found is not None and found != known:
                 known = found
-                self._calls.put_nowait((listener, (topic, found)))
+                names = self._namespace
+                self._calls.put_nowait((listener, (names.unwrap(topic), names.unwrap_queues(found))))
 
         await self._session.repeat(step, f"check of the queues of topic {topic}")
 

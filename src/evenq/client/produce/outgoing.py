@@ -116,6 +116,7 @@ class OutgoingMessage(Parcel[SendResult], frozen=True, kw_only=True, gc=False):
             msg_id=self.unique_key,
             offset_msg_id=stored.msg_id,
             transaction_id=stored.transaction_id,
+            recall_handle=stored.recall_handle,
         )
 
 

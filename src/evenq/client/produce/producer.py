@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from evenq.balance import HashSelector, SelectorLike, as_selector, queue_chooser
+from evenq.client.calling import call
 from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
 from evenq.client.net.routes import Route
@@ -18,10 +19,12 @@ from evenq.client.net.tls import TlsLike
 from evenq.client.produce.batching import check_batch, send_divided, send_whole
 from evenq.client.produce.gathering import Convoy, Linger, OneByOne
 from evenq.client.produce.outgoing import Packer, SendRequests, unique_ids
+from evenq.client.produce.recalls import Recalls
 from evenq.client.produce.replies import Replies
 from evenq.client.produce.sender import Promise, Select, Sender
+from evenq.client.produce.sendevents import SendEvent, SendHooks
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC, Tracer
-from evenq.client.produce.transactions import Check, Execute, Transactions
+from evenq.client.produce.transactions import Check, Execute, Transactions, transaction_id
 from evenq.client.settings import Intervals, Timeouts, checked_timeout
 from evenq.errors import ArgumentError, RemoteError
 from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
@@ -120,8 +123,10 @@ class Producer:
             self._way = Linger(session, sender, packer, linger)
         elif coalesce:
             self._way = Convoy(session, sender, packer)
+        self._hooks = SendHooks(clock)
         self._transactions = Transactions(session, sender, packer, wire_group, check)
         self._replies = Replies(session, sender, packer)
+        self._recalls = Recalls(session, wire_group)
         self._tracer: Tracer | None = None
         if trace:
             self._tracer = Tracer(sender, packer, group, TRACE_TOPIC if trace is True else trace)
@@ -133,6 +138,11 @@ class Producer:
     @property
     def client_id(self) -> str:
         return self._session.client_id
+
+    def on_send(self, hook: Callable[[SendEvent], None]) -> None:
+        """Call ``hook`` when the send of a message has ended, with the message, its receipt or error, and the time that
+        it took. The hook runs in the event loop before whoever waits for the send goes on: it must not block."""
+        self._hooks.add(hook)
 
     async def start(self) -> None:
         """Nothing is asked yet: routes and connections come with the first send."""
@@ -214,6 +224,8 @@ class Producer:
         self._closing.check_open("producer")
         seconds = self._seconds(timeout)
         select = _select(message, selector, arg, queue)
+        if self._hooks:
+            promise = self._hooks.observe(message, promise)
         try:
             self._way.begin(message, promise, seconds, select)
         except Exception as error:  # noqa: BLE001 - where the route is not known yet, the same errors come later
@@ -232,7 +244,8 @@ class Producer:
         self._closing.check_open("producer")
         seconds = self._seconds(timeout)
         parcel = self._packer.message(message)
-        await self._sender.oneway(parcel, seconds, _select(message, selector, arg, queue))
+        select = _select(message, selector, arg, queue)
+        await self._hooks.around(message, self._sender.oneway(parcel, seconds, select))
 
     async def send_batch(
         self,
@@ -254,14 +267,15 @@ class Producer:
         if not plain and queue is None and any(message.sharding_key is not None for message in batch):
             parts = _by_queue(await self._sender.route(batch[0].topic), batch)
         if split:
-            return await send_divided(self._sender, self._packer, batch, seconds, parts)
+            return await self._hooks.around_all(batch, send_divided(self._sender, self._packer, batch, seconds, parts))
         if len(parts) > 1:
             raise ArgumentError(
                 "messages",
                 f"sharding keys of {len(parts)} queues",
                 "one request goes to one queue: send those of one key at a time, or let split=True divide them",
             )
-        return await send_whole(self._sender, self._packer, batch, plain, seconds, parts[0][0])
+        sending = send_whole(self._sender, self._packer, batch, plain, seconds, parts[0][0])
+        return await self._hooks.around_all(batch, sending)
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout: float | None = None
@@ -271,12 +285,13 @@ class Producer:
         ``TransactionState.COMMIT`` lets the message be seen, ``ROLLBACK`` drops it, and at ``UNKNOWN``, or where
         ``execute`` raised an error (which is raised here), the broker asks the producer's ``check`` later on.
         """
-        self._closing.check_open("producer")
-        return await self._transactions.run(message, execute, self._seconds(timeout))
+        half = await self._begin_transaction(message, timeout)
+        state = await call(execute, message, transaction_id(half)) if half.ok else TransactionState.ROLLBACK
+        return await self._end_transaction(message, half, state)
 
     async def _begin_transaction(self, message: Message, timeout: float | None) -> SendResult:
         self._closing.check_open("producer")
-        return await self._transactions.begin(message, self._seconds(timeout))
+        return await self._hooks.around(message, self._transactions.begin(message, self._seconds(timeout)))
 
     async def _end_transaction(self, message: Message, half: SendResult, state: TransactionState) -> TransactionResult:
         return await self._transactions.end(message, half, state)
@@ -292,7 +307,8 @@ class Producer:
     ) -> MessageView:
         """Send a message that asks, and wait for the reply of the consumer that gets it."""
         self._closing.check_open("producer")
-        return await self._replies.request(message, self._seconds(timeout), _select(message, selector, arg, queue))
+        select = _select(message, selector, arg, queue)
+        return await self._hooks.around(message, self._replies.request(message, self._seconds(timeout), select))
 
     async def reply(
         self,
@@ -305,6 +321,16 @@ class Producer:
         """Answer a message that was sent by :meth:`request`."""
         self._closing.check_open("producer")
         return await self._replies.reply(request, body, properties or {}, self._seconds(timeout))
+
+    async def recall(self, receipt: SendResult | str, *, timeout: float | None = None) -> str:
+        """Take back a timed message (``deliver_at``) before it is delivered; gives its ``msg_id``.
+
+        Give its receipt, or the ``recall_handle`` of the receipt, which any producer may keep and use: it names topic,
+        broker, time and message. The broker does not look whether the message is still there: one that was taken back
+        before is taken back again without an error. What is due within a second may be delivered nevertheless.
+        """
+        self._closing.check_open("producer")
+        return await self._recalls.recall(receipt, self._seconds(timeout))
 
     def _seconds(self, timeout: float | None) -> float:
         return self._session.timeouts.send if timeout is None else checked_timeout(timeout)

@@ -1,8 +1,8 @@
 """The trace of what clients do, as messages of a topic of its own, in the form that RocketMQ's tools read; and what a
 producer tells it. What a consumer tells is in :mod:`evenq.client.consume.consumetrace`.
 
-A trace message holds records, each ended by U+0002, their fields separated by U+0001; its keys are the ids and keys of
-the messages that it tells of, so that the tools find it by them.
+A trace message holds records, in the form of :mod:`evenq.protocol.traces`; its keys are the ids and keys of the
+messages that it tells of, so that the tools find it by them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from evenq.client.produce.outgoing import OutgoingBatch, OutgoingMessage, Packer, Parcel
@@ -20,15 +20,13 @@ from evenq.errors import RemoteError
 from evenq.model import Message, SendResult, TransactionState
 from evenq.protocol.command import Command
 from evenq.protocol.flags import SysFlag
+from evenq.protocol.traces import TRACE_TOPIC, EndRecord, SentRecord
 
-__all__ = ["TRACE_TOPIC", "Record", "TraceLog", "Tracer", "ended_record", "record", "sent_record", "trace_messages"]
+__all__ = ["TRACE_TOPIC", "Record", "TraceLog", "Tracer", "ended_record", "sent_record", "trace_messages"]
 
 log = logging.getLogger(__name__)
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 DEFAULT_REGION = "DefaultRegion"
-
-FIELD, RECORD = "\x01", "\x02"
 
 # Seconds that a record waits for others, and that a trace message may take.
 FLUSH_EVERY = 1.0
@@ -39,7 +37,7 @@ MOST_KEYS = 16_000
 # Records that wait at most. Further ones are lost: a trace must not eat the memory of what it traces.
 MOST_WAITING = 100_000
 
-# Java's names and numbers.
+# Java's names and numbers; see KINDS in evenq.protocol.traces.
 NORMAL, HALF, COMMIT, DELAYED = range(4)
 _STATES = {
     TransactionState.COMMIT: "COMMIT_MESSAGE",
@@ -55,11 +53,6 @@ class Record(NamedTuple):
     keys: tuple[str, ...]
 
 
-def record(keys: Sequence[str], *fields: object) -> Record:
-    """A record of these fields."""
-    return Record(FIELD.join(map(str, fields)) + RECORD, tuple(keys))
-
-
 def sent_record(
     message: Message,
     receipt: SendResult,
@@ -72,20 +65,41 @@ def sent_record(
     kind: int = NORMAL,
 ) -> Record:
     """A message that was stored."""
-    return record(
-        (receipt.msg_id, *message.keys),
-        "Pub", began_ms, region, group, message.topic, receipt.msg_id, message.tags or "", " ".join(message.keys),
-        address, len(message.body), took_ms, kind, receipt.offset_msg_id, "true" if receipt.ok else "false",
-    )  # fmt: skip
+    text = SentRecord(
+        at_ms=began_ms,
+        region=region,
+        group=group,
+        topic=message.topic,
+        msg_id=receipt.msg_id,
+        tags=message.tags or "",
+        keys=" ".join(message.keys),
+        store_host=address,
+        body_size=len(message.body),
+        took_ms=took_ms,
+        kind=kind,
+        offset_msg_id=receipt.offset_msg_id,
+        ok=receipt.ok,
+    ).encode()
+    return Record(text, (receipt.msg_id, *message.keys))
 
 
 def ended_record(ended: Ended, *, group: str, region: str, now_ms: int) -> Record:
     """A transaction that ended."""
-    return record(
-        (ended.msg_id, *ended.keys),
-        "EndTransaction", now_ms, region, group, ended.topic, ended.msg_id, ended.tags or "", " ".join(ended.keys),
-        ended.address, COMMIT, ended.transaction_id, _STATES[ended.state], "true" if ended.from_check else "false",
-    )  # fmt: skip
+    text = EndRecord(
+        at_ms=now_ms,
+        region=region,
+        group=group,
+        topic=ended.topic,
+        msg_id=ended.msg_id,
+        tags=ended.tags or "",
+        keys=" ".join(ended.keys),
+        store_host=ended.address,
+        kind=COMMIT,
+        transaction_id=ended.transaction_id,
+        state=_STATES[ended.state],
+        from_check=ended.from_check,
+    ).encode()
+    return Record(text, (ended.msg_id, *ended.keys))
 
 
 def trace_messages(topic: str, records: Iterable[Record]) -> Iterator[Message]:

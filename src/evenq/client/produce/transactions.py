@@ -71,12 +71,6 @@ class Transactions:
         if check is not None:
             session.on(RequestCode.CHECK_TRANSACTION_STATE, self._asked)
 
-    async def run(self, message: Message, execute: Execute, seconds: float) -> TransactionResult:
-        """Half message, work, outcome. Where ``execute`` fails its error is raised, and the broker will ask later."""
-        half = await self.begin(message, seconds)
-        state = await call(execute, message, transaction_id(half)) if half.ok else TransactionState.ROLLBACK
-        return await self.end(message, half, state)
-
     async def begin(self, message: Message, seconds: float) -> SendResult:
         """Store the half message."""
         if self._check is None:

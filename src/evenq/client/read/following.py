@@ -30,13 +30,16 @@ FIRST_PAUSE = 0.1
 LAST_PAUSE = 3.0
 # A broker that answers at once that there is nothing, though it may wait, is asked again after so long.
 EMPTY_PAUSE = 0.1
+# What a pull may ask for however low the limits are: Java's brokers give as many at the most.
+LEAST = 32
 
 
 class Follower:
     """Reads one queue of a topic from ``offset`` on.
 
-    ``room`` says how many more offsets may be asked for now, beside the one pull that is always allowed. ``pace`` is
-    shared by all who read from the same broker. ``alive`` is called whenever pulls are sent.
+    ``room`` says how many more offsets may be asked for now, beside the one pull that is always allowed. No pull asks
+    for more than ``most`` says, or for ``LEAST`` if that is less. ``pace`` is shared by all who read from the same
+    broker. ``alive`` is called whenever pulls are sent.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Follower:
         subscription: Callable[[], Subscription],
         pace: Pace,
         room: Callable[[], int],
+        most: Callable[[], int] = lambda: MOST,
         alive: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,6 +62,7 @@ class Follower:
         self._subscription = subscription
         self._pace = pace
         self._room = room
+        self._most = most
         self._alive = alive
         self._clock = clock
         # when a pull was last sent that may wait at the broker
@@ -110,19 +115,21 @@ class Follower:
         if wanted is not self._wanted:
             self._launcher = self._make_launcher(wanted)
         launcher, flights, pace = self._launcher, self._flights, self._pace
+        longest = min(MOST, max(LEAST, self._most()))
         if not flights:
-            for start, stop in pace.cut(self._next, self._end, 1):
+            for start, stop in pace.cut(self._next, min(self._end, self._next + longest), 1):
                 flights.add([await launcher.launch(start, stop)])
                 self._next = stop
         if self._next < self._end and launcher.ready and not self._batched:
             most = min(pace.window - len(flights), max(launcher.room, 2 - len(flights)))
-            spans = pace.cut(self._next, self._end, most, before=flights.first.start + self._room())
+            before = flights.first.start + self._room()
+            spans = pace.cut(self._next, min(self._end, before + longest), most, before=before)
             if spans:
                 flights.add(launcher.send(spans))
                 self._next = spans[-1][1]
         if not flights:
             self._asked_at = self._clock()
-            flights.add([await launcher.launch(self._next, self._next + MOST, held=True)])
+            flights.add([await launcher.launch(self._next, self._next + longest, held=True)])
 
     async def _accept(self, flight: Flight, came: Pulled) -> Chunk | None:
         """The chunk that an answer brings; None where it brings nothing, not even a new offset."""

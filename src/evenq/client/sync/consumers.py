@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenq.balance import StrategyLike
+from evenq.client.closing import sigterm_calls
 from evenq.client.consume import litepull, push
 from evenq.client.consume.dispatch import Handler
 from evenq.client.sync.facade import Facade, blocking, mirrors, plain
 from evenq.model import MessageQueue
 from evenq.protocol.view import MessageView
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["LitePullConsumer", "PushConsumer"]
 
@@ -36,18 +34,23 @@ class PushConsumer(Facade[push.PushConsumer]):
     unsubscribe = plain(push.PushConsumer.unsubscribe)
     on_rebalance = plain(push.PushConsumer.on_rebalance)
     on_assignment = plain(push.PushConsumer.on_assignment)
+    on_consume = plain(push.PushConsumer.on_consume)
     suspend = plain(push.PushConsumer.suspend)
     resume = plain(push.PushConsumer.resume)
 
     def run(self, handler: Handler, *, orderly: bool = False) -> None:
-        """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly."""
-        self.start(handler, orderly=orderly)
-        try:
-            # A signal that comes just before the wait begins does not end it, and its handler runs after it.
-            while not self._stopped.wait(SIGNAL_DELAY_S):
-                pass
-        finally:
-            self.close()
+        """Consume until :meth:`stop`, KeyboardInterrupt or SystemExit, then hand over properly.
+
+        SIGTERM ends it like :meth:`stop`, unless the program handles that signal itself.
+        """
+        with sigterm_calls(self.stop):
+            self.start(handler, orderly=orderly)
+            try:
+                # A signal that comes just before the wait begins does not end it, and its handler runs after it.
+                while not self._stopped.wait(SIGNAL_DELAY_S):
+                    pass
+            finally:
+                self.close()
 
     def stop(self) -> None:
         """End :meth:`run`. May be called from any thread, and from a handler."""

@@ -12,7 +12,7 @@ from evenq.client.calling import is_async
 from evenq.client.produce import producer
 from evenq.client.produce.transactions import Execute, transaction_id
 from evenq.client.sync.consumers import LitePullConsumer, PushConsumer
-from evenq.client.sync.facade import Facade, blocking, mirrors
+from evenq.client.sync.facade import Facade, blocking, mirrors, plain
 from evenq.client.sync.pending import Pending
 from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 
@@ -52,6 +52,10 @@ class Admin(Facade[admin.Admin]):
     messages_by_key = blocking(admin.Admin.messages_by_key)
     messages_by_unique_key = blocking(admin.Admin.messages_by_unique_key)
     messages_at = blocking(admin.Admin.messages_at)
+    trace = blocking(admin.Admin.trace)
+
+    dead_letters = blocking(admin.Admin.dead_letters)
+    resend_dead_letters = blocking(admin.Admin.resend_dead_letters)
 
     brokers = blocking(admin.Admin.brokers)
     masters = blocking(admin.Admin.masters)
@@ -106,6 +110,8 @@ class Producer(Facade[producer.Producer]):
         receipt: Pending[SendResult] = Pending(self._leave_room)
         return self._begin(receipt, self._inner._begin, message, selector, arg, queue, timeout)
 
+    on_send = plain(producer.Producer.on_send)
+
     def _leave_room(self) -> None:
         self._room.put(None)
 
@@ -113,6 +119,7 @@ class Producer(Facade[producer.Producer]):
     send_batch = blocking(producer.Producer.send_batch)
     request = blocking(producer.Producer.request)
     reply = blocking(producer.Producer.reply)
+    recall = blocking(producer.Producer.recall)
     flush = blocking(producer.Producer.flush)
 
     def send_in_transaction(
