@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from evenq.client.settings import FlowControl
 from evenq.model import MessageQueue
@@ -43,46 +43,64 @@ class SharedLimits:
 
 
 class RampUp:
-    """How many calls of the handler may have messages of a queue that was gained a moment ago.
+    """How many calls of the handler may have messages of queues that were gained a moment ago.
 
-    After a rebalance a queue may have a long backlog. Handed out at once it would hit the handler, and whatever stands
-    behind it, with all calls at a time. So it begins with one call. Each completed round of calls allows one more, so a
-    handler that keeps up has all calls soon; :meth:`widen`, which a timer calls, allows one more for a slow one.
+    After a rebalance queues may have a long backlog. Handed out at once it would hit the handler, and whatever stands
+    behind it, with all calls at a time. So the queues that were gained together begin with one call, and a timer allows
+    one more in equal steps (:meth:`widen`). Only time counts: a quick handler may pass the load on to something slow.
 
-    >>> ramp = RampUp(3)
-    >>> ramp.allows(0), ramp.allows(1)
-    (True, False)
-    >>> ramp.completed()
-    >>> ramp.allows(1), ramp.allows(2), ramp.over
+    A queue that may have no call now waits here: ``again`` is called for it when another call may begin.
+
+    >>> ramp = RampUp(3, again=print)
+    >>> [ramp.begin(queue) for queue in "aba"]
+    [True, False, False]
+    >>> ramp.end()
+    b
+    >>> ramp.begin("b"), ramp.widen()
+    a
+    (True, None)
+    >>> ramp.begin("a"), ramp.begin("a"), ramp.over
     (True, False, False)
-    >>> ramp.widen(); ramp.over
-    True
+    >>> ramp.widen(), ramp.over
+    a
+    (None, True)
     """
 
-    __slots__ = ("_calls", "_completed", "_most")
+    __slots__ = ("_again", "_calls", "_most", "_running", "_waiting")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, again: Callable[[Any], None]) -> None:
         self._most = most
+        self._again = again
         self._calls = 1
-        # calls that were completed since the last one was allowed
-        self._completed = 0
+        self._running = 0
+        # queues that got no call, the first one first
+        self._waiting: dict[Any, None] = {}
 
     @property
     def over(self) -> bool:
-        """Whether the queue may have all calls."""
+        """Whether the queues may have all calls."""
         return self._calls >= self._most
 
-    def allows(self, running: int) -> bool:
-        """Whether one more call may begin beside those that run."""
-        return running < self._calls or self.over
+    def begin(self, queue: object) -> bool:
+        """Count a call that is about to begin with messages of a queue; False if it may not."""
+        if self._running < self._calls or self.over:
+            self._running += 1
+            return True
+        self._waiting[queue] = None
+        return False
 
-    def completed(self) -> None:
-        """A call has ended."""
-        self._completed += 1
-        if self._completed >= self._calls:
-            self.widen()
+    def end(self) -> None:
+        """A call has ended, or was not made."""
+        self._running -= 1
+        self._let_wait_no_more()
 
     def widen(self) -> None:
         """Allow one more call."""
         self._calls += 1
-        self._completed = 0
+        self._let_wait_no_more()
+
+    def _let_wait_no_more(self) -> None:
+        free = len(self._waiting) if self.over else self._calls - self._running
+        for queue in list(self._waiting)[:free]:
+            del self._waiting[queue]
+            self._again(queue)

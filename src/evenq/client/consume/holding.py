@@ -49,9 +49,8 @@ class Holding:
         self.reader: asyncio.Task[None] | None = None
         self.pulled_at = 0.0
         self.consumed_at = 0.0
-        # limits the calls of the handler while this queue is new; and hears when another call may begin
+        # limits the calls of the handler while this queue is new
         self.ramp_up: RampUp | None = None
-        self.widened: Callable[[Holding], None] = lambda holding: None
         # whether a dispatcher knows that messages wait here
         self.announced = False
         # what was pulled and not unpacked yet: it lies behind all of ``progress``
@@ -136,7 +135,9 @@ class Holding:
         """
         if self.paused or not self.lease.counts():
             return []
-        if self.ramp_up is not None and not self.ramp_up.allows(self._running):
+        if self.ramp_up is not None and self.ramp_up.over and not self._running:
+            self.ramp_up = None
+        if self.ramp_up is not None and not self.ramp_up.begin(self):
             return []
         self._unpack(count)
         if not self.room.is_set():
@@ -146,6 +147,8 @@ class Holding:
         if batch:
             self._running += 1
             self._idle.clear()
+        elif self.ramp_up is not None:
+            self.ramp_up.end()
         return batch
 
     def finish(self, batch: Sequence[MessageView]) -> None:
@@ -167,21 +170,7 @@ class Holding:
         if self._running == 0:
             self._idle.set()
         if self.ramp_up is not None:
-            self.ramp_up.completed()
-            self._look_at_ramp_up()
-
-    def widen(self) -> bool:
-        """Allow another call of the handler, if the queue is still new; False where it is no longer."""
-        if self.ramp_up is not None:
-            self.ramp_up.widen()
-            self._look_at_ramp_up()
-        return self.ramp_up is not None and not self.dropped
-
-    def _look_at_ramp_up(self) -> None:
-        """Another call may begin now."""
-        if self.ramp_up is not None and self.ramp_up.over:
-            self.ramp_up = None
-        self.widened(self)
+            self.ramp_up.end()
 
     def limit(self, limits: FlowControl) -> None:
         """These limits hold from now on."""

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 # A queue that nobody has pulled for so many seconds, though there is room, is let go and taken anew.
 STALE = 120.0
+# Queues that are gained within so many seconds share one ramp-up.
+GAINED_TOGETHER_S = 0.5
 RETRIES = 16
 # in order, a message is tried until it succeeds, unless told otherwise
 RETRIES_IN_ORDER = (1 << 31) - 1
@@ -63,8 +65,8 @@ class PushConsumer:
     ``concurrency``  so many calls of the handler at a time
     ``max_retries``  redeliveries of a message before it becomes a dead letter: 16, in order
                      without end
-    ``ramp_up``      seconds after which a queue that was gained may have all calls of the handler at a
-                     time: it begins with one, and has all sooner where calls are quick
+    ``ramp_up``      seconds after which queues that were gained may have all calls of the handler at a
+                     time: they begin with one, and get one more at a time; 0 for all at once
     ``suspend``      in order, seconds that a queue pauses after a failure
     ``offsets_in``   where a broadcasting member keeps its offsets, under its client id: give
                      ``instance``, or it will not find them again
@@ -121,6 +123,8 @@ class PushConsumer:
         self._max_retries = max_retries
         self._suspend = suspend
         self._ramp_up = ramp_up
+        # when queues were gained last, and the calls that they may have
+        self._gained: tuple[float, RampUp] | None = None
         self._clock = clock
         self._session = session = Session(
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
@@ -339,21 +343,28 @@ class PushConsumer:
         holding = Holding(queue, start.offset, self._limits, stored=start.is_stored)
         holding.paused = self._paused
         if self._ramp_up and self._lanes > 1 and not self._orderly:
-            holding.ramp_up = RampUp(self._lanes)
-            holding.widened = self._arrived
+            holding.ramp_up = self._ramp_up_now()
         return holding
+
+    def _ramp_up_now(self) -> RampUp:
+        """The one that is shared by all queues gained in this moment."""
+        loop = asyncio.get_running_loop()
+        if self._gained is None or loop.time() - self._gained[0] > GAINED_TOGETHER_S:
+            ramp = RampUp(self._lanes, again=self._arrived)
+            self._gained = loop.time(), ramp
+            self._widen_later(ramp)
+        return self._gained[1]
 
     def _begin_queue(self, holding: Holding) -> None:
         # before the first pull, whose task begins after this
         self._shared_limits.divide_soon()
         self._reader.start(holding)
-        if holding.ramp_up is not None:
-            self._widen_later(holding)
 
-    def _widen_later(self, holding: Holding) -> None:
+    def _widen_later(self, ramp: RampUp) -> None:
         def widen() -> None:
-            if holding.widen():
-                self._widen_later(holding)
+            ramp.widen()
+            if not ramp.over:
+                self._widen_later(ramp)
 
         asyncio.get_running_loop().call_later(self._ramp_up / (self._lanes - 1), widen)
 
