@@ -1,7 +1,7 @@
 """A member of a group, to be run as a process: it notes what it handles and which queues it holds.
 
-Arguments: name server, group, topic, strategy, kind (``push``, ``orderly`` or ``lite``), its name, and the file for its
-notes. SIGTERM lets it leave the group in good order. A note is one line:
+Arguments: name server, group, topic, strategy, kind (``push``, ``orderly`` or ``lite``), its name, the file for its
+notes, and for how many seconds it counts on a lock. SIGTERM lets it leave the group in good order. A note is one line:
 
 - ``S t queue body`` and ``E t queue body``: the handling of a message began, ended
 - ``Q t queue,queue,…``: the queues that it holds
@@ -19,6 +19,10 @@ from pathlib import Path
 from typing import TextIO
 
 import evenq
+from evenq.client.group import held
+
+# Most messages take no time. Two members that have a queue at a time are seen by those that take some.
+SHORT_S, LONG_S, LONG_SHARE = 0.004, 0.15, 0.03
 
 
 def note_queues(notes: TextIO, consumer: evenq.PushConsumer | evenq.LitePullConsumer, stop: threading.Event) -> None:
@@ -27,7 +31,9 @@ def note_queues(notes: TextIO, consumer: evenq.PushConsumer | evenq.LitePullCons
         notes.write(f"Q {time.monotonic()} {queues}\n")
 
 
-def main(namesrv: str, group: str, topic: str, strategy: str, kind: str, name: str, path: str) -> None:
+def main(namesrv: str, group: str, topic: str, strategy: str, kind: str, name: str, path: str, lease: str) -> None:
+    held.LEASE_VALID_S = float(lease)
+    intervals = evenq.Intervals(renew_locks=held.LEASE_VALID_S / 3, heartbeat=held.LEASE_VALID_S / 2)
     logging.basicConfig(
         filename=f"{path}.log", level=logging.INFO, format="%(created)f %(levelname)s %(name)s %(message)s"
     )
@@ -40,19 +46,22 @@ def main(namesrv: str, group: str, topic: str, strategy: str, kind: str, name: s
             for message in messages:
                 what = f"{message.queue.broker}-{message.queue.queue_id} {message.body.decode()}"
                 notes.write(f"S {time.monotonic()} {what}\n")
-                time.sleep(random.uniform(0, 0.004))
+                time.sleep(random.uniform(0, LONG_S if random.random() < LONG_SHARE else SHORT_S))
                 notes.write(f"E {time.monotonic()} {what}\n")
 
         consumer: evenq.PushConsumer | evenq.LitePullConsumer
         if kind == "lite":
-            with evenq.LitePullConsumer(namesrv, group, strategy=strategy, instance=name, begin="first") as consumer:
+            with evenq.LitePullConsumer(
+                namesrv, group, strategy=strategy, instance=name, begin="first", intervals=intervals
+            ) as consumer:
                 consumer.subscribe(topic)
                 threading.Thread(target=note_queues, args=(notes, consumer, stop), daemon=True).start()
                 while not stop.is_set():
                     handle(consumer.poll(timeout=0.2, limit=16))
         else:
-            push = evenq.PushConsumer(namesrv, group, strategy=strategy, instance=name, begin="first", concurrency=4)
-            with push as consumer:
+            with evenq.PushConsumer(
+                namesrv, group, strategy=strategy, instance=name, begin="first", intervals=intervals, concurrency=4
+            ) as consumer:
                 consumer.subscribe(topic)
                 consumer.start(handle, orderly=kind == "orderly")
                 threading.Thread(target=note_queues, args=(notes, consumer, stop), daemon=True).start()

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evenq import EvenqError, Message, Producer
+from evenq.client.group.held import LEASE_VALID_S
 from tests.clusters import AnyCluster
 from tests.waiting import wait_until
 
@@ -95,6 +96,7 @@ class FaultRun:
     """``queues`` are the names that members give the queues of ``topic``.
 
     ``kill_broker`` takes a broker down without a goodbye, ``cut`` closes some connections; either may be missing.
+    Members count on a lock for ``lease_s`` seconds, and are stopped for at most ``stop_s``.
     """
 
     def __init__(
@@ -110,11 +112,14 @@ class FaultRun:
         queues: set[str],
         kill_broker: Callable[[str], None] | None = None,
         cut: Callable[[random.Random], None] | None = None,
+        lease_s: float = LEASE_VALID_S,
+        stop_s: float = 3.0,
     ) -> None:
         self._random = rng
         self._cluster, self._topic, self._group, self._folder = cluster, topic, group, folder
         self._strategy, self._kind, self._queues = strategy, kind, queues
         self._kill_broker, self._cut = kill_broker, cut
+        self._lease_s, self._stop_s = lease_s, stop_s
         self._members: list[Member] = []
         self._all: list[Member] = []
         self._faults: list[Fault] = []
@@ -191,7 +196,7 @@ class FaultRun:
         notes = self._folder / name
         notes.touch()
         arguments = [self._cluster.namesrv, self._group, self._topic, self._strategy, self._kind, name, str(notes)]
-        process = subprocess.Popen([sys.executable, "-m", "tests.faults.member", *arguments])
+        process = subprocess.Popen([sys.executable, "-m", "tests.faults.member", *arguments, str(self._lease_s)])
         member = Member(name, notes, process)
         self._members.append(member)
         self._all.append(member)
@@ -223,7 +228,7 @@ class FaultRun:
         member = self._random.choice(self._members)
         begin = time.monotonic()
         os.kill(member.process.pid, signal.SIGSTOP)
-        time.sleep(self._random.uniform(0.2, 3.0))
+        time.sleep(self._random.uniform(0.2, self._stop_s))
         os.kill(member.process.pid, signal.SIGCONT)
         self._faults.append(Fault("stop", member.name, begin, time.monotonic()))
 
