@@ -16,7 +16,7 @@ from evenq.balance.simulation import STICKY
 from evenq.balance.strategies import ConsistentHash
 from evenq.broker import groups, locks, registrar, routes
 from evenq.client.consume import push
-from evenq.client.group import held, rebalance
+from evenq.client.group import held, offsets, rebalance
 from evenq.client.produce.producer import Producer
 from evenq.client.settings import FlowControl, Intervals, Timeouts
 
@@ -123,6 +123,8 @@ DEFAULTS: dict[str, float] = {
     "broker.routes.SILENCE_SECONDS": routes.SILENCE_SECONDS,
     "ConsistentHash.virtual_nodes": ConsistentHash().virtual_nodes,
     "balance.faults._PROBE_EVERY_MS": faults._PROBE_EVERY_MS / 1000,
+    "PushConsumer.ramp_up": inspect.signature(push.PushConsumer).parameters["ramp_up"].default,
+    "group.offsets.CHECK_STORED_S": offsets.CHECK_STORED_S,
     "Producer.retries": inspect.signature(Producer).parameters["retries"].default,
 }
 QUANTITY = re.compile(r"\b(\d{1,3}(?: \d{3})+|\d+(?:\.\d+)?) (s|ms|MiB)\b")

@@ -27,6 +27,7 @@ from evenq.errors import RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol.headers import SendBack
 from evenq.protocol.view import MessageView
+from evenq.supervision import Outages
 from tests.client.consume.test_holding import message, pulled
 
 
@@ -37,6 +38,7 @@ class Broker:
         self.refusals = refusals
         self.taken: list[SendBack] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.outages = Outages()
 
     @property
     def routes(self) -> "Broker":

@@ -17,6 +17,7 @@ from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import BrokerData, Connection, GroupConnections, QueueData, TopicRoute
+from evenq.supervision import Outages
 
 ROUTE = Route.of(
     "orders",
@@ -39,6 +40,7 @@ class Group:
             client_id="me",
             routes=self,
             remote=self,
+            outages=Outages(),
             on_connection=self.on_connection,
             spawn=self.spawn,
             repeat=self.repeat,

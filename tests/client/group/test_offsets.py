@@ -17,8 +17,9 @@ from evenq.errors import ConnectError
 from evenq.model import MessageQueue
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.headers import UpdateOffset
+from evenq.protocol.view import MessageView
 from evenq.supervision import Outages
-from evenq.testing import cluster
+from evenq.testing import EmbeddedCluster, cluster
 from tests.client.consume.test_buffer import chunk
 from tests.client.consume.test_holding import pulled
 from tests.client.read.test_reading import QUEUE
@@ -44,6 +45,9 @@ class SlowOffsets:
 
     def may_be_lost(self, queue: MessageQueue) -> bool:
         return False
+
+    async def store_again(self, queue: MessageQueue, offset: int) -> int:
+        raise NotImplementedError
 
 
 def pushed(stored: bool) -> Holding:
@@ -157,3 +161,76 @@ def test_a_commit_that_fails_for_long_is_logged_when_it_begins_and_ends(caplog: 
         f"{name} failed 10 times: {reason}",
         f"{name} works again after 25 failures",
     ]
+
+
+class KeptOffsets(SlowOffsets):
+    """Offsets at a broker that may have lost them, or have others."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__()
+        self.kept = kept
+
+    async def store(self, queue: MessageQueue, offset: int) -> None:
+        self.stored.append(offset)
+        self.kept = offset
+
+    def may_be_lost(self, queue: MessageQueue) -> bool:
+        return True
+
+    async def store_again(self, queue: MessageQueue, offset: int) -> int:
+        if self.kept < offset:
+            await self.store(queue, offset)
+        return self.kept
+
+
+def test_a_reset_forward_that_was_missed_is_not_undone() -> None:
+    async def scenario() -> list[int]:
+        offsets, held = KeptOffsets(0), pushed(True)
+        await commit(offsets, held)
+        # while this member was cut off
+        offsets.kept = 25
+        await commit(offsets, held)
+        held.add(pulled(*range(20, 24)))
+        held.finish(held.take(4))
+        await commit(offsets, held)
+        held.add(pulled(*range(24, 30)))
+        held.finish(held.take(6))
+        await commit(offsets, held)
+        return offsets.stored
+
+    assert asyncio.run(scenario()) == [20, 30]
+
+
+@pytest.mark.live
+def test_an_offset_is_checked_also_without_a_new_connection(
+    embedded_cluster: EmbeddedCluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenq.client.group.offsets.CHECK_STORED_S", 0.2)
+    create_topic(embedded_cluster.namesrv, topic, queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    with (
+        Producer(embedded_cluster.namesrv) as producer,
+        Admin(embedded_cluster.namesrv) as admin,
+        LitePullConsumer(embedded_cluster.namesrv, group, begin="first", intervals=Intervals(commit=0.1)) as consumer,
+    ):
+        producer.send_batch([Message(topic, b"x")] * 5, queue=queue)
+        seen: list[MessageView] = []
+
+        def all_seen() -> bool:
+            seen.extend(consumer.poll(timeout=0.1))
+            return len(seen) == 5
+
+        def stored() -> int:
+            (found,) = [one for one in admin.progress(group, topic).queues if one.queue == queue]
+            return found.offset
+
+        def store(offset: int) -> None:
+            header = UpdateOffset(topic=topic, queue_id=0, consumer_group=group, commit_offset=offset)
+            ask(embedded_cluster.brokers["broker-a"].address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+        consumer.assign([queue])
+        wait_until(all_seen, "all messages")
+        consumer.commit()
+        # as a broker behind a proxy that was killed
+        store(2)
+        wait_until(lambda: stored() == 5, lambda: f"offset 5 at the broker again: {stored()}")

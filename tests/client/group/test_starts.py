@@ -17,6 +17,7 @@ from evenq.client.net.session import Session
 from evenq.errors import ConnectError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import OffsetPair
+from evenq.supervision import Outages
 
 QUEUES = [MessageQueue("t", "b", n) for n in range(6)]
 
@@ -63,7 +64,7 @@ def find(
     queues: list[MessageQueue] = QUEUES,
     begin: str | datetime = "last",
 ) -> dict[int, Start]:
-    session = SimpleNamespace(remote=broker, routes=SimpleNamespace(address_of=lambda queue: "b:1"))
+    session = SimpleNamespace(remote=broker, routes=SimpleNamespace(address_of=lambda queue: "b:1"), outages=Outages())
     starts = Starts(cast(Session, session), "g", StartingPoint.of(begin))
     found = asyncio.run(starts.find(queues[:count], until_still=until_still))
     return {queue.queue_id: start for queue, start in found.items()}

@@ -61,31 +61,96 @@ def test_a_topic_to_be_made_gets_no_more_queues_than_asked_for() -> None:
     assert names(route.writable.queues) == [f"a:{n}" for n in range(4)]
 
 
-def test_a_topic_to_be_made_keeps_the_default_route_until_a_refresh() -> None:
-    default = answer(("a", {0: "a:1"}, 8, 8, 7), ("b", {0: "b:1"}, 8, 8, 7))
-    made: dict[str, TopicRoute] = {"TBW102": default}
+class FakeNameServers(NameServers):
+    """Knows the routes that the test puts into ``made``."""
 
-    class FakeNameServers(NameServers):
-        def __init__(self) -> None: ...
+    def __init__(self, **made: TopicRoute) -> None:
+        self.made = made
 
-        async def route(self, topic: str) -> TopicRoute:
-            if topic not in made:
-                raise TopicNotFound("namesrv:1", "route", 17, f"no topic {topic}")
-            return made[topic]
+    async def route(self, topic: str) -> TopicRoute:
+        if topic not in self.made:
+            raise TopicNotFound("namesrv:1", "route", 17, f"no topic {topic}")
+        return self.made[topic]
 
+
+BOTH = [f"{broker}:{n}" for broker in "ab" for n in range(2)]
+DEFAULT_OF_TWO = answer(("a", {0: "a:1"}, 8, 8, 7), ("b", {0: "b:1"}, 8, 8, 7))
+ON_A = answer(("a", {0: "a:1"}, 2, 2, 6))
+
+
+def test_brokers_are_used_until_they_have_a_new_topic() -> None:
     async def scenario() -> None:
-        routes = Routes(FakeNameServers())
+        servers = FakeNameServers(TBW102=DEFAULT_OF_TWO)
+        routes = Routes(servers)
         changes: list[Route] = []
         routes.on_change.append(lambda old, new: changes.append(new))
-        both = [f"{broker}:{n}" for broker in "ab" for n in range(2)]
-        assert names((await routes.get_for_send("new", 2)).writable.queues) == both
-        made["new"] = answer(("a", {0: "a:1"}, 2, 2, 6))
-        assert names((await routes.get_for_send("new", 2)).writable.queues) == both
-        assert [names(route.writable.queues) for route in changes] == [both]
+        assert names((await routes.get_for_send("new", 2)).writable.queues) == BOTH
+        servers.made["new"] = ON_A
+        for _ in range(3):
+            await routes.refresh_all()
+            route = await routes.get_for_send("new", 2)
+            assert names(route.writable.queues) == BOTH
+            assert route.masters == {"a": "a:1", "b": "b:1"}
+        servers.made["new"] = answer(("a", {0: "a:1"}, 2, 2, 6), ("b", {0: "b:1"}, 2, 2, 6))
         await routes.refresh_all()
-        assert names((await routes.get_for_send("new", 2)).writable.queues) == ["a:0", "a:1"]
+        assert not (await routes.get("new")).provisional
+        servers.made["new"] = ON_A
+        await routes.refresh_all()
+        assert [names(route.writable.queues) for route in changes] == [BOTH, BOTH, ["a:0", "a:1"]]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("default", [ON_A, None], ids=["left the cluster", "creates no topics"])
+def test_brokers_that_create_no_topics_are_not_waited_for(default: TopicRoute | None) -> None:
+    async def scenario() -> list[str]:
+        servers = FakeNameServers(TBW102=DEFAULT_OF_TWO)
+        routes = Routes(servers)
+        await routes.get_for_send("new", 2)
+        servers.made = {"new": ON_A} | ({"TBW102": default} if default is not None else {})
+        await routes.refresh_all()
+        return names((await routes.get("new")).writable.queues)
+
+    assert asyncio.run(scenario()) == ["a:0", "a:1"]
+
+
+def test_a_broker_that_never_creates_the_topic_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> list[str]:
+        servers = FakeNameServers(TBW102=DEFAULT_OF_TWO)
+        routes = Routes(servers)
+        monkeypatch.setattr("evenq.client.net.routes.CREATION_S", 0.0)
+        await routes.get_for_send("new", 2)
+        servers.made["new"] = ON_A
+        await routes.refresh_all()
+        return names((await routes.get("new")).writable.queues)
+
+    assert asyncio.run(scenario()) == ["a:0", "a:1"]
+
+
+def test_a_route_that_cannot_be_refreshed_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(FakeNameServers):
+        away = False
+
+        async def route(self, topic: str) -> TopicRoute:
+            if self.away:
+                raise ConnectError("namesrv:1", "refused")
+            return await super().route(topic)
+
+    async def scenario() -> None:
+        servers = Away(t=ON_A)
+        routes = Routes(servers)
+        await routes.get("t")
+        servers.away = True
+        for _ in range(5):
+            await routes.refresh_all()
+        servers.away = False
+        await routes.refresh_all()
+
+    asyncio.run(scenario())
+    assert [record.getMessage().split(" failed")[0] for record in caplog.records] == [
+        "refresh of the route of topic t",
+        "refresh of the route of topic t works again after 5 failures",
+    ]
 
 
 def test_an_ordered_topic_has_a_fixed_layout() -> None:

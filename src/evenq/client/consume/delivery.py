@@ -67,7 +67,9 @@ class GiveBack:
 
     async def until_taken(self, holding: Holding, message: MessageView, retry: Retry) -> bool:
         """Offer it until the broker takes it; False where the queue was dropped before."""
-        tries = 0
+        tries, outages = 0, self._session.outages
+        # one outage of a queue, however many of its messages wait for the end of it
+        name = f"giving back messages of {holding.queue}"
         while True:
             try:
                 await self.once(holding, message, retry)
@@ -76,11 +78,12 @@ class GiveBack:
                     log.error("%s at %d stays unconsumed: %s", holding.queue, message.queue_offset, error)
                     return False
                 pause = GIVE_BACK_PAUSES[min(tries, len(GIVE_BACK_PAUSES) - 1)]
-                unexpected = None if isinstance(error, RemoteError) or tries else error
-                log.warning(
-                    "%s does not take %d back: %s", holding.queue, message.queue_offset, error, exc_info=unexpected
-                )
+                if isinstance(error, RemoteError):
+                    outages.failed(name, error)
+                elif not tries:
+                    log.exception("%s does not take %d back", holding.queue, message.queue_offset)
             else:
+                outages.ended(name)
                 return True
             tries += 1
             await asyncio.sleep(pause)

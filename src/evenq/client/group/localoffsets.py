@@ -110,6 +110,10 @@ class LocalOffsets:
         """Never: no broker keeps them."""
         return False
 
+    async def store_again(self, queue: MessageQueue, offset: int) -> int:
+        await self.store(queue, offset)
+        return offset
+
     async def write(self) -> None:
         """Bring to disk what is not there yet."""
         if self._offsets is not None and self._unwritten:
@@ -130,9 +134,12 @@ class LocalOffsets:
         return self._offsets
 
     async def _ask(self, queue: MessageQueue) -> Start | None:
+        name = f"question where to begin in {queue}"
         try:
             address = self._session.routes.address_of(queue)
-            return Start(await self._point.unstored(self._session.remote, address, queue), False)
+            start = Start(await self._point.unstored(self._session.remote, address, queue), False)
         except RemoteError as error:
-            log.warning("where to begin in %s is not known yet: %s", queue, error)
+            self._session.outages.failed(name, error)
             return None
+        self._session.outages.ended(name)
+        return start

@@ -10,6 +10,7 @@ from itertools import chain
 from evenq.client.net.remote import Remote
 from evenq.errors import RemoteError
 from evenq.model import java_order
+from evenq.supervision import Outages
 
 __all__ = ["Members"]
 
@@ -29,9 +30,10 @@ class Members:
     when a master is back, members that have not found it again yet are known to its slave alone.
     """
 
-    def __init__(self, remote: Remote, group: str) -> None:
+    def __init__(self, remote: Remote, group: str, outages: Outages | None = None) -> None:
         self._remote = remote
         self._group = group
+        self._outages = outages or Outages()
 
     async def ask(self, brokers: Mapping[str, Sequence[str]]) -> list[str] | None:
         """The members in Java's order, or None when no broker answers.
@@ -61,18 +63,23 @@ class Members:
         """
         ranked = {(rank, address) for replicas in brokers.values() for rank, address in enumerate(replicas)}
         for _, address in sorted(ranked):
+            name = f"question to {address} for the connections of group {self._group}"
             try:
                 connected = await self._remote.connected(address, self._group)
             except RemoteError as error:
-                log.warning("%s does not tell the connections of %s: %s", address, self._group, error)
+                self._outages.failed(name, error)
                 continue
+            self._outages.ended(name)
             if connected is not None:
                 return any(member.language != LANGUAGE for member in connected.connection_set)
         return True
 
     async def _ask_one(self, address: str) -> frozenset[str] | None:
+        name = f"question to {address} for the members of group {self._group}"
         try:
-            return frozenset(await self._remote.members(address, self._group))
+            members = frozenset(await self._remote.members(address, self._group))
         except RemoteError as error:
-            log.warning("%s does not tell the members of %s: %s", address, self._group, error)
+            self._outages.failed(name, error)
             return None
+        self._outages.ended(name)
+        return members

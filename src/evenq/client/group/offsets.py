@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
@@ -18,6 +19,9 @@ from evenq.supervision import Outages
 
 __all__ = ["BrokerOffsets", "Offsets", "commit", "commit_all"]
 
+# Seconds after which a broker is asked whether it still has an offset that does not change.
+CHECK_STORED_S = 30.0
+
 
 class Offsets(Protocol):
     """Keeps offsets. ``until_still``: others may still be storing theirs, wait until they stop."""
@@ -32,24 +36,31 @@ class Offsets(Protocol):
         """Whether the offset that was stored last may not be there any more, so that it should be stored again."""
         ...
 
+    async def store_again(self, queue: MessageQueue, offset: int) -> int:
+        """Store an offset that may be lost, unless the broker has a higher one; what it has then."""
+        ...
+
 
 class BrokerOffsets:
     """Kept by the brokers, for all members of the group.
 
     A broker writes offsets to disk every few seconds, so one that is killed loses those of the last seconds. A broker
-    that was connected to anew, or that took the place of another, is therefore told every offset once more.
+    that was connected to anew, or that took the place of another, is therefore told every offset once more. A proxy
+    hides all that behind one connection, so offsets that stay the same are also checked now and then.
+
+    An offset that is stored again never replaces a higher one: the group was reset, or another member went on.
     """
 
     def __init__(self, session: Session, group: str, point: StartingPoint) -> None:
         self._session = session
         self._group = group
         self._starts = Starts(session, group, point)
-        # the connection by which the offset of a queue was stored last, or by which it was found
-        self._stored_by: dict[MessageQueue, Connection] = {}
+        # the connection by which the offset of a queue was stored or found last, and when
+        self._stored: dict[MessageQueue, tuple[Connection, float]] = {}
 
     async def find(self, queues: Collection[MessageQueue], *, until_still: bool) -> dict[MessageQueue, Start]:
         for queue in queues:
-            self._stored_by.pop(queue, None)
+            self._stored.pop(queue, None)
         return await self._starts.find(queues, until_still=until_still)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
@@ -58,14 +69,26 @@ class BrokerOffsets:
         # before the request: what a connection that breaks meanwhile has stored may be lost
         connection = await self._session.connections.get(address)
         await self._session.remote.commit(address, self._group, queue, offset)
-        self._stored_by[queue] = connection
+        self._stored[queue] = connection, time.monotonic()
 
     def may_be_lost(self, queue: MessageQueue) -> bool:
         with suppress(ConnectError):
             connection = self._session.connections.live(self._session.routes.address_of(queue))
             if connection is not None:
-                return self._stored_by.setdefault(queue, connection) is not connection
+                now = time.monotonic()
+                by, at = self._stored.setdefault(queue, (connection, now))
+                return by is not connection or now - at >= CHECK_STORED_S
         return False
+
+    async def store_again(self, queue: MessageQueue, offset: int) -> int:
+        address = self._session.routes.address_of(queue)
+        connection = await self._session.connections.get(address)
+        stored = await self._session.remote.stored_offset(address, self._group, queue, never_guess=True)
+        if stored is None or stored < offset:
+            await self.store(queue, offset)
+            return offset
+        self._stored[queue] = connection, time.monotonic()
+        return stored
 
 
 async def commit(offsets: Offsets, held: Held) -> None:
@@ -80,11 +103,16 @@ async def commit(offsets: Offsets, held: Held) -> None:
         if not held.lease.counts():
             raise ConnectError(held.queue.broker, f"the lock on {held.queue} ended with the connection to its broker")
         epoch, offset = held.epoch, held.committable
-        if offset > held.committed or (offset == held.committed and offsets.may_be_lost(held.queue)):
+        if offset > held.committed:
             await offsets.store(held.queue, offset)
-            if held.epoch == epoch:
-                # else the queue was reset meanwhile, and what the reset says of the stored offset holds
-                held.committed = offset
+            stored = offset
+        elif held.committed >= 0 and offsets.may_be_lost(held.queue):
+            stored = await offsets.store_again(held.queue, offset)
+        else:
+            return
+        if held.epoch == epoch:
+            # else the queue was reset meanwhile, and what the reset says of the stored offset holds
+            held.committed = max(stored, offset)
 
 
 async def commit_all(offsets: Offsets, holdings: Iterable[Held], group: str, outages: Outages) -> None:

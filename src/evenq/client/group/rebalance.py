@@ -65,7 +65,7 @@ class Rebalancer:
         self._topics = topics
         self._owner = owner
         self._random = random or _random
-        self._members = Members(session.remote, group)
+        self._members = Members(session.remote, group, session.outages)
         self._known: set[str] = set()
         # members that are gone, and since when
         self._missing: dict[str, float] = {}

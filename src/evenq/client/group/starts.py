@@ -76,12 +76,15 @@ class Starts:
             return {}
 
     async def _find_one(self, queue: MessageQueue) -> Start | None:
+        name = f"question where to begin in {queue}"
         try:
             address = self._session.routes.address_of(queue)
-            return Start(*await self._point.find(self._session.remote, address, self._group, queue))
+            start = Start(*await self._point.find(self._session.remote, address, self._group, queue))
         except RemoteError as error:
-            log.warning("where to begin in %s is not known yet: %s", queue, error)
+            self._session.outages.failed(name, error)
             return None
+        self._session.outages.ended(name)
+        return start
 
     async def _still(self, queue: MessageQueue, start: Start) -> tuple[MessageQueue, Start]:
         still = 0

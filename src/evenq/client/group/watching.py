@@ -82,11 +82,14 @@ class Watch:
         await self._session.repeat(step, f"check of the queues of topic {topic}")
 
     async def _queues(self, topic: str) -> list[MessageQueue] | None:
+        name = f"question for the queues of topic {topic}"
         try:
-            return sorted((await self._session.routes.refresh(topic)).readable)
+            queues = sorted((await self._session.routes.refresh(topic)).readable)
         except RemoteError as error:
-            log.warning("the queues of topic %s are not known now: %s", topic, error)
+            self._session.outages.failed(name, error)
             return None
+        self._session.outages.ended(name)
+        return queues
 
     async def _call_next(self) -> None:
         """Call a listener when there is something to tell. What it raises is logged under its name."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from evenq.protocol.bodies import ClusterInfo, TopicRoute
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.headers import Header, RouteRequest
+from evenq.supervision import Outages
 
 __all__ = ["DEFAULT_TOPIC", "MASTER", "NameServers", "Route", "Routes"]
 
@@ -28,6 +30,9 @@ T = TypeVar("T")
 DEFAULT_TOPIC = "TBW102"
 MASTER = 0
 WRITE, READ = 2, 4
+
+# How long messages of a topic that is being created go to brokers that do not have it yet.
+CREATION_S = 300.0
 
 _NO_BROKER: dict[int, str] = {}
 
@@ -67,6 +72,21 @@ class Route:
         readable = [(data.broker_name, data.read_queue_nums) for data in layout if data.perm & READ]
         provisional = queues_at_most is not None
         return cls(topic, PublishRoute.of(queues(writable)), queues(readable), addresses, provisional)
+
+    def with_brokers_of(self, other: Route, names: Collection[str]) -> Route:
+        """This route with some brokers of another route of the same topic, as a provisional one."""
+
+        def both(mine: Iterable[MessageQueue], others: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+            queues = [*mine, *(queue for queue in others if queue.broker in names)]
+            return tuple(sorted(queues, key=lambda queue: (java_order(queue.broker), queue.queue_id)))
+
+        return Route(
+            self.topic,
+            PublishRoute.of(both(self.writable.queues, other.writable.queues)),
+            both(self.readable, other.readable),
+            {**other.addresses, **self.addresses},
+            provisional=True,
+        )
 
     def address(self, broker: str, broker_id: int = MASTER) -> str:
         """The address of a broker: the replica asked for, else the master, else the slave with the lowest id."""
@@ -153,6 +173,9 @@ class Routes:
         self._wire_name = wire_name
         self._known: dict[str, Route] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        # topics with a provisional route, and when these end
+        self._creating: dict[str, float] = {}
+        self._outages = Outages()
         # called with (old, new) when the route of a topic is no longer what it was
         self.on_change: list[Callable[[Route | None, Route], None]] = []
 
@@ -166,8 +189,8 @@ class Routes:
         """The route to send by. A topic that does not exist gets the default topic's: each broker creates the topic
         when it gets the first message.
 
-        That route is kept until the next refresh, so that messages go to all of its brokers and the topic is created on
-        each. A question after the first message would find the topic on one broker, and it would stay there.
+        A broker of that route is used until it has the topic, so that messages go to all of them and the topic is
+        created on each. A question after the first message would find the topic on one broker, and it would stay there.
         """
         route = self._known.get(topic)
         if route is not None:
@@ -180,7 +203,10 @@ class Routes:
             except TopicNotFound:
                 raise missing from None
             # another caller may have got a route meanwhile
-            return self._known.get(topic) or self._keep(Route.of(topic, answer, queues_at_most=queues_at_most))
+            if (route := self._known.get(topic)) is not None:
+                return route
+            self._creating[topic] = time.monotonic() + CREATION_S
+            return self._keep(Route.of(topic, answer, queues_at_most=queues_at_most))
 
     async def refresh(self, topic: str) -> Route:
         """Ask the name server now, and keep the answer."""
@@ -206,7 +232,9 @@ class Routes:
                 if gone is not None and not gone.provisional:
                     log.warning("topic %s has no route any more", topic)
             except RemoteError as error:
-                log.warning("route of topic %s could not be refreshed: %s", topic, error)
+                self._outages.failed(f"refresh of the route of topic {topic}", error)
+            else:
+                self._outages.ended(f"refresh of the route of topic {topic}")
 
     def all(self) -> list[Route]:
         return list(self._known.values())
@@ -242,7 +270,27 @@ class Routes:
         return route.address(queue.broker, broker_id)
 
     async def _ask(self, topic: str) -> Route:
-        return self._keep(Route.of(topic, await self._name_servers.route(self._wire_name(topic))))
+        found = Route.of(topic, await self._name_servers.route(self._wire_name(topic)))
+        old = self._known.get(topic)
+        return self._keep(found if old is None or not old.provisional else await self._still_creating(old, found))
+
+    async def _still_creating(self, old: Route, found: Route) -> Route:
+        """The route of a topic that some brokers do not have yet but would create, as the default topic's route says.
+
+        It ends after a while, for one of them may be unable to create it.
+        """
+        have = {*found.writable.by_broker, *(queue.broker for queue in found.readable)}
+        missing = set(old.writable.by_broker) - have
+        if missing and time.monotonic() < self._creating.get(old.topic, 0.0):
+            try:
+                default = await self._shared(("default", DEFAULT_TOPIC), self._name_servers.route)
+                missing &= set(Route.of(old.topic, default).writable.by_broker)
+            except TopicNotFound:
+                missing.clear()
+            if missing:
+                return found.with_brokers_of(old, missing)
+        self._creating.pop(old.topic, None)
+        return found
 
     def _keep(self, new: Route) -> Route:
         old = self._known.get(new.topic)
