@@ -66,3 +66,11 @@ def test_numbers_are_taken_as_they_are() -> None:
     assert (checked_timeout(3), checked_timeout(0.5)) == (3, 0.5)
     assert (checked_wait(0), checked_wait(-1), checked_wait(inf)) == (0, -1, inf)
     assert checked_limit(1) == 1
+
+
+@pytest.mark.parametrize("value", [30.0, 45, inf])
+def test_locks_that_are_renewed_too_seldom_are_refused(value: float) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"Intervals\.renew_locks=.*: give less than the 30 s for which a lock counts"
+    ):
+        Intervals(renew_locks=value)

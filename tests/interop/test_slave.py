@@ -8,9 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from evenq import Message, MessageView, Producer, PushConsumer
+from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq.client.group.handover import ORPHAN_AFTER_S, ORPHAN_PAUSE_S
 from evenq.protocol import RequestCode, ResponseCode
-from evenq.protocol.headers import MaxOffsetRequest, OffsetResponse, QueryOffset
+from evenq.protocol.bodies import LockRequest, TopicRoute
+from evenq.protocol.headers import MaxOffsetRequest, OffsetResponse, QueryOffset, RouteRequest
 from tests.clusters import ask, create_topic
 from tests.realmq import RealCluster, Unavailable
 from tests.waiting import wait_until
@@ -29,8 +31,12 @@ class Members:
         self._lock = threading.Lock()
         self._consumed: dict[str, Counter[bytes]] = {}
 
-    def join(self, group: str, instance: str) -> PushConsumer:
+    def join(self, group: str, instance: str, *, busy: threading.Event | None = None) -> PushConsumer:
+        """``busy`` holds the member's handler up until it is set."""
+
         def handle(messages: list[MessageView]) -> None:
+            if busy is not None:
+                busy.wait(60)
             with self._lock:
                 self._consumed.setdefault(group, Counter()).update(message.body for message in messages)
 
@@ -65,6 +71,11 @@ def ends(address: str, topic: str) -> int:
     return sum(
         OffsetResponse.from_ext(ask(address, RequestCode.GET_MAX_OFFSET, header).ext).offset for header in headers
     )
+
+
+def read_route(namesrv: str, topic: str) -> TopicRoute:
+    answer = ask(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest(topic=topic, accept_standard_json_only=True))
+    return TopicRoute.decode(answer.body)
 
 
 def committed(address: str, group: str, topic: str) -> int:
@@ -111,6 +122,56 @@ def test_consumption_goes_on_while_the_master_is_away(topic: str, group: str) ->
         members.wait_consumed(f"{group}-new", sent)
         wait_committed(cluster.brokers["broker-a"], group, topic, 2 * COUNT)
         assert set(members.consumed(group).values()) == {1}, "nothing came twice"
+
+
+@pytest.mark.live
+def test_a_newcomer_waits_for_a_slow_handler_without_a_master(topic: str, group: str) -> None:
+    with _cluster() as cluster, ExitStack() as stack:
+        namesrv = cluster.namesrv
+        create_topic(namesrv, topic, queues=QUEUES)
+        sent = send(namesrv, topic, "before", COUNT)
+        cluster.add_slave("broker-a")
+        slave = cluster.brokers["broker-a-slave"]
+        wait_until(lambda: ends(slave, topic) == COUNT, lambda: f"{COUNT} messages on the slave: {ends(slave, topic)}")
+        cluster.kill_broker("broker-a")
+        members, go_on = Members(namesrv, topic, stack), threading.Event()
+        stack.callback(go_on.set)
+        slow = members.join(group, "slow", busy=go_on)
+        wait_until(lambda: len(slow.queues) == QUEUES, lambda: f"all queues: {slow.queues}")
+        newcomer = members.join(group, "newcomer")
+        wait_until(lambda: len(slow.queues) == QUEUES // 2, lambda: f"half of the queues: {slow.queues}")
+        # longer than it takes to find a lock without an owner
+        assert not go_on.wait(2 * (ORPHAN_AFTER_S + ORPHAN_PAUSE_S))
+        assert newcomer.queues == []
+        go_on.set()
+        members.wait_consumed(group, sent)
+        assert set(members.consumed(group).values()) == {1}, "nothing came twice"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("master_away", [True, False])
+def test_locks_of_the_dead_are_found_beside_a_slave(
+    topic: str, group: str, master_away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _cluster() as cluster, ExitStack() as stack:
+        namesrv = cluster.namesrv
+        create_topic(namesrv, topic, queues=QUEUES)
+        cluster.add_slave("broker-a")
+        slave = cluster.brokers["broker-a-slave"]
+        wait_until(lambda: slave in read_route(namesrv, topic).broker_datas[0].broker_addrs.values(), "the slave")
+        if master_away:
+            cluster.kill_broker("broker-a")
+        queues = [MessageQueue(topic, "broker-a", number) for number in range(QUEUES)]
+        locks = LockRequest(consumer_group=f"HANDOVER-{group}", client_id="dead", mq_set=queues)
+        ask(
+            cluster.brokers["broker-a-slave" if master_away else "broker-a"],
+            RequestCode.LOCK_BATCH_MQ,
+            body=locks.encode(),
+        )
+        members = Members(namesrv, topic, stack)
+        pair = [members.join(group, name) for name in ("one", "two")]
+        wait_until(lambda: [len(member.queues) for member in pair] == [2, 2], "two queues at each member", SOON_S)
+    assert "belong to members that are gone" in caplog.text
 
 
 def _cluster() -> RealCluster:

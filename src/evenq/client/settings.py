@@ -9,7 +9,20 @@ from numbers import Integral, Real
 from evenq.errors import ArgumentError
 from evenq.model import MessageModel
 
-__all__ = ["FlowControl", "Intervals", "Timeouts", "checked_limit", "checked_model", "checked_timeout", "checked_wait"]
+__all__ = [
+    "LEASE_VALID_S",
+    "FlowControl",
+    "Intervals",
+    "Timeouts",
+    "checked_limit",
+    "checked_model",
+    "checked_timeout",
+    "checked_wait",
+]
+
+
+# How long a hand-over lock counts after the broker granted it, as with Java's members. Brokers keep it twice as long.
+LEASE_VALID_S = 30.0
 
 
 def _is_number(value: object) -> bool:
@@ -88,7 +101,7 @@ class Intervals:
     rebalance: float = 20.0
     # at the most; while a member holds few queues it commits more often
     commit: float = 5.0
-    # hand-over locks last 60 s on the broker
+    # less than LEASE_VALID_S, or queues would stand still until their locks are renewed
     renew_locks: float = 20.0
     # before the first look at a topic whose queues are watched, and between the next ones
     first_look: float = 10.0
@@ -100,6 +113,9 @@ class Intervals:
             commit=self.commit, renew_locks=self.renew_locks, first_look=self.first_look,
             queue_check=self.queue_check,
         )  # fmt: skip
+        if self.renew_locks >= LEASE_VALID_S:
+            remedy = f"give less than the {LEASE_VALID_S:g} s for which a lock counts, such as 20.0"
+            raise ArgumentError("Intervals.renew_locks", self.renew_locks, remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenq import Admin, LitePullConsumer, Message, MessageView, Producer, PushConsumer
+from evenq import Admin, LitePullConsumer, Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq.balance import Plan
 from evenq.testing import EmbeddedCluster, cluster
 from tests.clusters import create_topic
 from tests.waiting import wait_until
@@ -105,3 +106,26 @@ def test_a_lite_pull_consumer_gives_nothing_more(embedded: EmbeddedCluster) -> N
             messages = consumer.poll(timeout=20)
             assert messages, numbers
             numbers += [int(message.body) for message in messages]
+
+
+def test_listeners_hear_of_a_queue_that_another_locked(embedded: EmbeddedCluster) -> None:
+    plans: list[Plan] = []
+    assigned: list[list[MessageQueue]] = []
+
+    def hear_assignment(topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        if topic == "orders":
+            assigned.append(mine)
+
+    queue = MessageQueue("orders", "broker-a", 0)
+    with PushConsumer(embedded.namesrv, "billing", begin="first") as consumer:
+        consumer.subscribe("orders")
+        consumer.on_rebalance(lambda plan: plans.append(plan) if queue in (*plan.lose, *plan.gain) else None)
+        consumer.on_assignment(hear_assignment)
+        consumer.start(lambda messages: None)
+        wait_until(lambda: consumer.queues == [queue], "the queue held")
+        lose_locks_to_another(embedded)
+        wait_until(lambda: len(plans) >= 3, lambda: f"three plans: {plans}")
+        free_locks(embedded)
+        wait_until(lambda: len(assigned) >= 3, lambda: f"three assignments: {assigned}")
+    assert [(plan.lose, plan.gain) for plan in plans[:3]] == [((), (queue,)), ((queue,), ()), ((), (queue,))]
+    assert assigned[:3] == [[queue], [], [queue]]

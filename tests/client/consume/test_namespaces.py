@@ -92,6 +92,8 @@ def test_a_lite_pull_consumer_speaks_its_users_names(any_cluster: AnyCluster, to
 
         wait_until(all_rows, lambda: f"three rows: {names}")
         assert set(names) == {topic}
+        with pytest.raises(ArgumentError, match=rf"offsets=\{{MessageQueue\(topic='{topic}',"):
+            consumer.commit({queue: 99})
         consumer.commit({queue: 4})
         assert consumer.committed(queue) == 4
         assert consumer.position(queue) == 5
@@ -120,3 +122,11 @@ def test_queues_of_config_are_given_without_the_namespace(any_cluster: AnyCluste
 def test_a_namespace_that_brokers_would_not_take_is_refused(name: str) -> None:
     with pytest.raises(ArgumentError, match="namespace="):
         PushConsumer("127.0.0.1:9", "g", namespace=name)
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
+def test_an_unknown_subscription_is_named_without_the_namespace(kind: type[PushConsumer | LitePullConsumer]) -> None:
+    with kind("127.0.0.1:9", "g", namespace=SPACE) as consumer:
+        consumer.subscribe("orders")
+        with pytest.raises(ArgumentError, match=r"^topic='bills': not subscribed to; give one of orders$"):
+            consumer.unsubscribe("bills")

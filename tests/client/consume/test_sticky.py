@@ -24,12 +24,17 @@ class Group:
         self._stack = stack
         self.members: dict[str, PushConsumer] = {}
         self.crashed: list[PushConsumer] = []
+        # what listeners of each member take it to have, by what they heard
+        self.heard: dict[str, set[MessageQueue]] = {}
 
     def join(self, name: str, topics: Sequence[str] = (), intervals: Intervals | None = None) -> None:
         def handler(messages: list[MessageView]) -> None:
             """There are no messages."""
 
         member = PushConsumer(self.namesrv, self.group, instance=name, strategy="STICKY", intervals=intervals)
+        heard = self.heard[name] = set()
+        member.on_rebalance(lambda plan: heard.update(plan.gain))
+        member.on_rebalance(lambda plan: heard.difference_update(plan.lose))
         self._stack.callback(self._close, member)
         for topic in topics or self.topics:
             member.subscribe(topic)
@@ -96,7 +101,9 @@ def test_two_members_share_each_of_two_topics(members: Group) -> None:
     members.join("c1")
     members.wait_for([8], [8])
     members.join("c2")
-    members.wait_for([4, 4], [4, 4])
+    held = members.wait_for([4, 4], [4, 4])
+    for name, queues in held.items():
+        assert {queue for queue in members.heard[name] if queue.topic in members.topics} == {*queues}
 
 
 def test_four_members_that_join_at_once_share_each_topic(members: Group) -> None:

@@ -11,8 +11,9 @@ import pytest
 from evenq import Admin, LitePullConsumer, PushConsumer
 from evenq.balance import strategy
 from evenq.client.group import differing
-from evenq.client.group.differing import DifferenceWatch
+from evenq.client.group.differing import DifferenceWatch, ask_members
 from evenq.client.net.session import Session
+from evenq.errors import ConnectError
 from evenq.protocol.bodies import Connection, GroupConnections, RunningInfo
 from evenq.protocol.command import Command
 from evenq.protocol.headers import RunningInfoRequest
@@ -88,7 +89,7 @@ class Broker:
         return RunningInfo(properties={"messageModel": "BROADCASTING" if member == self.odd else "CLUSTERING"})
 
     def watch(self, member: str) -> DifferenceWatch:
-        routes = SimpleNamespace(masters=lambda: {"broker-a": "h:1"})
+        routes = SimpleNamespace(masters=lambda: {"broker-a": "h:1"}, all_addresses=lambda: {"h:1"})
         session = SimpleNamespace(client_id=member, routes=routes, remote=self)
         return DifferenceWatch(cast(Session, session), "g", lambda: self.info(member))
 
@@ -103,3 +104,45 @@ def test_in_large_groups_each_asks_some_and_none_is_missed() -> None:
         assert len(broker.asked) == differing.ASKED
         noticed += [name] * bool(watch.found)
     assert noticed == broker.names[97 - differing.ASKED : 98]
+
+
+class Replicas:
+    """Brokers by address, each with the members that it lists; None for one that does not answer."""
+
+    def __init__(self, **listed: str | None) -> None:
+        self.listed = listed
+        self.asked: dict[str, str] = {}
+
+    async def connected(self, address: str, group: str) -> GroupConnections | None:
+        names = self.listed[address]
+        if names is None:
+            raise ConnectError(address, "gone")
+        return GroupConnections(connection_set=[Connection(client_id=name, client_addr="h:2") for name in names])
+
+    async def ask(self, address: str, code: int, header: RunningInfoRequest) -> Command:
+        self.asked[header.client_id] = address
+        return Command(code, body=RunningInfo(properties={}).encode())
+
+    def tell(self, masters: dict[str, str]) -> set[str] | None:
+        """Who tells of itself when the member "x" asks; None for an answer that may not be whole."""
+        routes = SimpleNamespace(masters=lambda: masters, all_addresses=lambda: set(self.listed))
+        session = SimpleNamespace(client_id="x", routes=routes, remote=self)
+        told = asyncio.run(ask_members(cast(Session, session), "g"))
+        return None if told is None else set(told)
+
+
+def test_without_a_master_members_are_asked_through_its_slave() -> None:
+    brokers = Replicas(slave="xy")
+    assert brokers.tell({}) == {"y"}
+    assert brokers.asked == {"y": "slave"}
+
+
+def test_members_that_only_a_slave_knows_are_asked_too() -> None:
+    brokers = Replicas(a_slave="xyz", master="xz")
+    assert brokers.tell({"broker-a": "master"}) == {"y", "z"}
+    assert brokers.asked == {"y": "a_slave", "z": "master"}
+
+
+@pytest.mark.parametrize("listed", [{}, {"slave": "y"}, {"slave": ""}, {"master": "xy", "slave": None}], ids=str)
+def test_who_is_there_is_unknown_unless_all_brokers_list_us(listed: dict[str, str | None]) -> None:
+    assert Replicas(**listed).tell({}) is None

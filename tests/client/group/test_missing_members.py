@@ -15,6 +15,7 @@ from evenq.client.group.rebalance import Rebalancer
 from evenq.client.group.shares import ComputedShares
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
+from evenq.errors import ConnectError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import BrokerData, Connection, GroupConnections, QueueData, TopicRoute
 from evenq.supervision import Outages
@@ -22,7 +23,7 @@ from evenq.supervision import Outages
 ROUTE = Route.of(
     "orders",
     TopicRoute(
-        broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: "b:1"})],
+        broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: "b:1", 1: "b:2"})],
         queue_datas=[QueueData(broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6)],
     ),
 )
@@ -33,6 +34,8 @@ class Group:
 
     def __init__(self) -> None:
         self.listed: Collection[str] = ()
+        # the addresses that do not answer
+        self.away: set[str] = set()
         self.dead: list[str] = []
         self.known: list[list[str]] = []
         self.on_connection: list[Callable[[str], None]] = []
@@ -54,6 +57,8 @@ class Group:
         return ROUTE
 
     async def members(self, address: str, group: str) -> list[str]:
+        if address in self.away:
+            raise ConnectError(address, "it hung up")
         return list(self.listed)
 
     async def connected(self, address: str, group: str) -> GroupConnections:
@@ -83,6 +88,11 @@ class Group:
     async def look(self, *listed: str) -> None:
         self.listed = listed
         await self.rebalancer.once()
+
+    def change(self, address: str) -> None:
+        """The connection is made or lost."""
+        for notice in self.on_connection:
+            notice(address)
 
 
 def test_a_member_that_is_back_soon_keeps_its_locks() -> None:
@@ -120,14 +130,36 @@ def test_after_a_reconnect_members_that_a_broker_does_not_list_yet_still_count(m
         group = Group()
         group.rebalancer.start()
         await group.look("me", "other")
-        for notice in group.on_connection:
-            notice("b:1")
+        group.change("b:1")
         await group.look("me")
         assert (group.known[-1], group.dead) == (["me", "other"], [])
         # it does not come back
         monkeypatch.setattr(module, "RECONNECT_GRACE_S", 0)
         await group.look("me")
         assert (group.known[-1], group.dead) == (["me"], ["other"])
+        await group.rebalancer.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_address_that_keeps_hanging_up_keeps_nobody_alive(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    monkeypatch.setattr(module, "DEAD_AFTER_S", 0.05)
+    monkeypatch.setattr(module, "RECONNECT_GRACE_S", 0.5 if answers else 60)
+    monkeypatch.setattr(module, "RECONNECT_GRACE_MAX_S", 0.5)
+
+    async def scenario() -> None:
+        group = Group()
+        group.rebalancer.start()
+        await group.look("me", "other")
+        if not answers:
+            group.away.add("b:2")
+        async with asyncio.timeout(10):
+            while not group.dead:
+                group.change("b:2")
+                await group.look("me")
+                await asyncio.sleep(0.01)
+        assert group.dead == ["other"]
         await group.rebalancer.stop()
 
     asyncio.run(scenario())

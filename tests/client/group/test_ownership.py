@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evenq.balance import Plan, plan
 from evenq.client.consume.holding import Holding
 from evenq.client.group import ownership as module
-from evenq.client.group.handover import HandoverLocks
+from evenq.client.group.handover import HandoverLocks, NoLocks
 from evenq.client.group.ownership import Ownership
 from evenq.client.net.remote import Remote
 from evenq.client.net.session import Session
@@ -24,6 +24,7 @@ from evenq.model import MessageQueue
 from tests.client.consume.test_holding import pulled
 
 QUEUES = [MessageQueue("t", "b", n) for n in range(4)]
+ELSEWHERE = MessageQueue("t", "b2", 0)
 
 
 class Broker:
@@ -32,7 +33,9 @@ class Broker:
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
         self.locks: dict[MessageQueue, str] = {}
-        self.offsets = dict.fromkeys(QUEUES, 0)
+        self.offsets = dict.fromkeys([*QUEUES, ELSEWHERE], 0)
+        # brokers that do not answer
+        self.silent: set[str] = set()
         self.readers: dict[MessageQueue, str] = {}
         self.consumed: list[tuple[MessageQueue, int]] = []
 
@@ -41,6 +44,8 @@ class Broker:
             await asyncio.sleep(0)
 
     async def lock(self, address: str, group: str, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        if address in self.silent:
+            await asyncio.sleep(60)
         await self.travel()
         granted = {queue for queue in queues if self.locks.setdefault(queue, owner) == owner}
         await self.travel()
@@ -78,15 +83,18 @@ class Member:
         self.ended = 0
         self.connection: Connection | None = Connection()
         self.resumed: list[MessageQueue] = []
+        self.left: list[Plan] = []
         self.committed: list[int] = []
+        self.locks = HandoverLocks(cast(Remote, broker), "g", name, lambda broker: broker, self.connect)
         self.ownership = Ownership(
             cast(Session, self.session),
-            HandoverLocks(cast(Remote, broker), "g", name, lambda broker: broker, self.connect),
+            self.locks,
             self.begin,
             self.commit,
             started=self.started,
             ended=self.end,
             resumed=lambda holding: self.resumed.append(holding.queue),
+            on_leave=self.left.append,
         )
 
     async def connect(self, address: str) -> Connection:
@@ -99,11 +107,11 @@ class Member:
         assert self.connection is not None
         self.connection.closed = True
         self.connection = None
-        self.ownership.connection_changed()
+        self.ownership.renew_soon()
 
     def reconnect(self) -> None:
         self.connection = Connection()
-        self.ownership.connection_changed()
+        self.ownership.renew_soon()
 
     async def begin(self, queues: Collection[MessageQueue]) -> list[Holding]:
         await self.broker.travel()
@@ -327,9 +335,15 @@ def test_a_queue_is_unlocked_whatever_its_last_commit_raises() -> None:
     asyncio.run(scenario())
 
 
-async def keep_leases(member: Member, times: int = 1) -> None:
-    for _ in range(times):
-        await member.ownership.keep_leases()
+async def keep_leases(member: Member) -> None:
+    """Let the locks be renewed that are in doubt, and wait for the answers of brokers that are there."""
+    await member.ownership.keep_leases()
+    await turns(50)
+
+
+async def renew(member: Member) -> None:
+    member.ownership.renew_soon()
+    await keep_leases(member)
 
 
 def test_nothing_is_handed_out_until_the_lock_is_taken_anew() -> None:
@@ -374,6 +388,7 @@ def test_a_queue_that_another_member_locked_meanwhile_is_released_uncommitted(in
         await turns(50)
         assert member.ownership.queues == QUEUES[1:2]
         assert member.ownership.leaving == []
+        assert member.left == [Plan(lose=(QUEUES[0],), keep=(QUEUES[1],))]
         assert member.committed == []
         assert broker.locks == {QUEUES[0]: "m1", QUEUES[1]: "m0"}
 
@@ -407,11 +422,11 @@ def test_a_queue_held_without_a_lock_stays_held_when_it_is_refused(monkeypatch: 
         await turns(50)
         [holding] = member.ownership.holdings
         assert not holding.lease.locked
-        await member.ownership.renew()
+        await renew(member)
         assert member.ownership.holdings == [holding]
         assert holding.lease.counts()
         del broker.locks[QUEUES[0]]
-        await member.ownership.renew()
+        await renew(member)
         assert holding.lease.locked
 
     asyncio.run(scenario())
@@ -434,5 +449,88 @@ def test_a_lock_granted_while_the_member_closes_is_given_back() -> None:
         answer.set()
         await closing
         assert not broker.locks
+
+    asyncio.run(scenario())
+
+
+def test_whoever_renews_a_lock_its_queue_is_resumed() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.target(QUEUES[:1])
+        await turns(50)
+        member.cut_off()
+        member.reconnect()
+        # before the member's own turn, as claims do
+        await member.locks.renew(QUEUES[:1])
+        await keep_leases(member)
+        assert member.resumed == QUEUES[:1]
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_does_not_answer_delays_no_other() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        member = Member(broker, "m0")
+        member.target([*QUEUES[:2], ELSEWHERE])
+        await turns(50)
+        member.cut_off()
+        broker.silent.add(ELSEWHERE.broker)
+        member.reconnect()
+        await keep_leases(member)
+        assert sorted(member.resumed) == QUEUES[:2]
+        # also while that request is under way
+        member.cut_off()
+        del broker.locks[QUEUES[0]]
+        broker.locks[QUEUES[0]] = "m1"
+        member.reconnect()
+        await keep_leases(member)
+        assert member.ownership.queues == [QUEUES[1], ELSEWHERE]
+        member.target([ELSEWHERE])
+        await turns(50)
+        assert member.ownership.leaving == []
+        assert QUEUES[1] not in broker.locks
+
+    asyncio.run(scenario())
+
+
+class TemporaryLocks(NoLocks):
+    """Locks that are to be exchanged, which can be done by the second renewal."""
+
+    def __init__(self) -> None:
+        self.temporary = False
+        self.renewals = 0
+
+    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
+        self.temporary = True
+        return set(queues)
+
+    async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        self.renewals += 1
+        self.temporary = self.renewals < 2
+        return set(queues), set()
+
+
+def test_a_temporary_lock_is_exchanged_without_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXCHANGE_S", 0.01)
+
+    async def scenario() -> None:
+        member, locks = Member(Broker(), "m0"), TemporaryLocks()
+        member.ownership._locks = locks
+
+        async def keep() -> None:
+            while True:
+                await member.ownership.keep_leases()
+
+        keeping = asyncio.create_task(keep())
+        # it waits before there is a lock
+        await turns(5)
+        member.target(QUEUES[:1])
+        async with asyncio.timeout(10):
+            while not locks.renewals or locks.temporary:
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await member.ownership.give_up_all()
 
     asyncio.run(scenario())

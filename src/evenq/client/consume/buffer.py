@@ -161,12 +161,12 @@ class Buffer:
             self.commit_waits = False
             self._gaps.clear()
 
-    def finished(self, offset: int) -> Buffer:
-        """The caller has done with what lies before ``offset``."""
+    def finished(self, offset: int, shown: MessageQueue | None = None) -> Buffer:
+        """The caller, who may call the queue ``shown``, has done with what lies before ``offset``."""
         with self._moving:
             if not max(0, self.committed) <= offset <= self.given:
                 remedy = f"give an offset from {max(0, self.committed)} (stored already) to {self.given} (given so far)"
-                raise ArgumentError("offsets", {self.queue: offset}, remedy)
+                raise ArgumentError("offsets", {shown or self.queue: offset}, remedy)
             self.done = offset
             self.commit_waits = False
             self._pass_gaps()

@@ -121,6 +121,7 @@ class LitePullConsumer:
             pushed=False,
             broadcasting=self._local is not None,
             offsets=self._local,
+            shown=names.unwrap,
         )
         self._member.rebalancer.on_plan.append(self._watch.planned)
         self._answers = Answers(
@@ -287,7 +288,7 @@ class LitePullConsumer:
             self._intake.finish()
             buffers = self._source.holdings
         else:
-            buffers = [(await self._buffer(queue)).finished(offset) for queue, offset in offsets.items()]
+            buffers = [(await self._buffer(queue)).finished(offset, queue) for queue, offset in offsets.items()]
         await asyncio.gather(*map(self._source.commit, buffers))
         if self._local is not None:
             await self._local.write()

@@ -150,6 +150,7 @@ class PushConsumer:
             resumed=self._arrived,
             broadcasting=self._broadcasting,
             offsets=self._local,
+            shown=names.unwrap,
         )
         self._watch = Watch(session, names)
         self._member.rebalancer.on_plan.append(self._watch.planned)

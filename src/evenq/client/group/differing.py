@@ -85,8 +85,8 @@ class DifferenceWatch:
 
 
 async def ask_members(session: Session, group: str) -> dict[str, RunningInfo | None] | None:
-    """What every other member says of itself, None for those that do not answer. None where a broker does not say who
-    is in the group."""
+    """What every other member says of itself, None for those that do not answer. None where it is not certain that
+    these are all."""
     known, complete = await _others(session, group)
     if not complete:
         return None
@@ -95,20 +95,30 @@ async def ask_members(session: Session, group: str) -> dict[str, RunningInfo | N
 
 
 async def _others(session: Session, group: str) -> tuple[dict[str, str], bool]:
-    """The other members, each with a broker that knows it; and whether all brokers have answered."""
+    """The other members, each with a broker that knows it, a master if there is one; and whether these are all.
+
+    Slaves are asked like masters, since without its master a broker's slave alone knows who is there. A broker that
+    does not answer, or does not know this member, may not know of others either.
+    """
+    masters = set(session.routes.masters().values())
+    addresses = sorted(session.routes.all_addresses(), key=lambda address: (address not in masters, address))
+    answers = await asyncio.gather(*(_members_at(session, group, address) for address in addresses))
     known: dict[str, str] = {}
-    complete = True
-    for address in sorted(set(session.routes.masters().values())):
-        try:
-            connected = await session.remote.connected(address, group)
-        except RemoteError as error:
-            log.debug("%s does not tell the connections of %s: %s", address, group, error)
-            complete = False
-            continue
-        for each in connected.connection_set if connected is not None else ():
-            known.setdefault(each.client_id, address)
+    for address, members in zip(addresses, answers, strict=True):
+        for member in members:
+            known.setdefault(member, address)
     known.pop(session.client_id, None)
-    return known, complete
+    return known, bool(answers) and all(session.client_id in members for members in answers)
+
+
+async def _members_at(session: Session, group: str, address: str) -> set[str]:
+    """The members that one broker knows; none where it does not answer."""
+    try:
+        connected = await session.remote.connected(address, group)
+    except RemoteError as error:
+        log.debug("%s does not tell the connections of %s: %s", address, group, error)
+        return set()
+    return {each.client_id for each in connected.connection_set} if connected is not None else set()
 
 
 async def _ask(session: Session, group: str, member: str, address: str) -> RunningInfo | None:

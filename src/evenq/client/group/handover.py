@@ -7,8 +7,22 @@ own name is held.
 When all members of a group die together, nobody is left who could unlock in their names, and their locks stay on the
 broker for up to a minute. A broker does not say whose a lock is. So a member that is refused for a second asks all of
 them which locks they have, twice. A lock that none of them has is *orphaned*: its queue is then locked under a second
-name, ``HANDOVER-2-<group>``, by everybody who wants it, until the lock under the first name has ended. Who holds the
-queue by then exchanges the second lock for the first; whoever else knows that the lock was orphaned needs both.
+name, ``HANDOVER-2-<group>``, until the lock under the first name has ended. Who holds the queue by then exchanges the
+second lock for the first.
+
+Members need not know the same of a lock. So whoever is granted one looks for a holder under the other name, before
+the lock counts:
+
+======================= ============================================== ===========================================
+lock granted under      looks for a holder by                          where there is one
+======================= ============================================== ===========================================
+the first name          locking under the second name, for a moment    the first lock is given back: it is refused
+the second name         asking the others whether they have a lock     the second lock is given back: it is refused
+======================= ============================================== ===========================================
+
+A member that has been granted the first lock keeps the second until it tells of the first, so of two at the same time
+at least one sees the other. A renewal is treated like a new grant unless the lock was ours all the time, on the same
+connection.
 """
 
 from __future__ import annotations
@@ -16,7 +30,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Set
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
@@ -35,9 +50,11 @@ ASKING = "ASKING"
 # Brokers keep a lock that nobody renews for so long.
 LOCK_LIFE_S = 60.0
 # A lock that was refused for so long may be orphaned; the members are asked now and after a pause, so that a lock that
-# was granted in the very moment of the first question is known to its owner at the second.
+# was granted in the very moment of the first question is known to its owner at the second. While a member has the lock,
+# or somebody does not tell, the pause doubles: every member that waits asks all the others.
 ORPHAN_AFTER_S = 1.0
 ORPHAN_PAUSE_S = 0.5
+ORPHAN_PAUSE_MAX_S = 8.0
 
 # Gives the locks that living members have beside this one; None where one of them does not tell.
 LocksOfOthers = Callable[[], Awaitable[Set[MessageQueue] | None]]
@@ -87,6 +104,31 @@ class NoLocks:
         """Nothing was taken."""
 
 
+@dataclass(slots=True)
+class _Refusal:
+    """A lock that is refused to us each time: since when, and when the others are asked about it next."""
+
+    since: float
+    ask_at: float
+    pause_s: float = ORPHAN_PAUSE_S
+    # whether nobody had it at the last question
+    nobodys: bool = False
+
+    def told(self, nobodys: bool, now: float) -> None:
+        self.nobodys = nobodys
+        self.pause_s = ORPHAN_PAUSE_S if nobodys else min(ORPHAN_PAUSE_MAX_S, self.pause_s * 2)
+        self.ask_at = now + self.pause_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The locks that a broker granted, the connection on which we asked, and when."""
+
+    granted: set[MessageQueue]
+    channel: Channel
+    asked_at: float
+
+
 class HandoverLocks:
     """The locks of one member of one group.
 
@@ -118,10 +160,9 @@ class HandoverLocks:
         self._clock = clock
         # of every lock that was granted to us and not given back
         self._leases: dict[MessageQueue, Lease] = {}
-        # since when a lock was refused to us each time, and when nobody had it that told us
-        self._refused_at: dict[MessageQueue, float] = {}
-        self._nobodys_at: dict[MessageQueue, float] = {}
-        self._asked_at = -inf
+        self._refusals: dict[MessageQueue, _Refusal] = {}
+        # when the others were asked last, to find orphans and to confirm locks under the second name
+        self._asked_at = self._confirmed_at = -inf
         # locks whose owner is dead, until they have ended; and those that we have under the second name
         self._orphaned: dict[MessageQueue, float] = {}
         self._second: set[MessageQueue] = set()
@@ -145,53 +186,137 @@ class HandoverLocks:
 
     async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
         """Try for all of them, one request a broker; gives those that are ours now. Renews what is ours already."""
-        name = owner or self._client_id
         queues = list(queues)
-        if owner is None:
-            for queue in queues:
-                if (lease := self._leases.get(queue)) is not None and lease.lost:
-                    # whoever held the queue by that lock has let it go
-                    del self._leases[queue]
-        answers = await asyncio.gather(*(self._take(part, name) for part in by_broker(queues).values()))
+        if owner is not None:
+            return await self._take_as(owner, queues)
+        for queue in queues:
+            if (lease := self._leases.get(queue)) is not None and lease.lost:
+                # whoever held the queue by that lock has let it go
+                del self._leases[queue]
+        answers = await asyncio.gather(*(self._take_first(part, "locking of") for part in by_broker(queues).values()))
         granted = set().union(*(granted for granted, _ in answers))
         refused = set().union(*(refused for _, refused in answers))
-        if owner is None:
-            for queue in granted:
-                self._refused_at.pop(queue, None)
-            await self._look_for_orphans(refused)
+        for queue in granted:
+            self._refusals.pop(queue, None)
+        if orphaned := await self._find_orphans(refused):
+            second, held = await self._take_second(orphaned)
+            # what may be ours and must not be used yet is asked for again
+            await self._give_back(orphaned - second - held - self._second, self._second_name)
+            granted |= second
+        return granted
+
+    async def _take_as(self, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        """The same in another name."""
+        granted, refused = await self._try_as(owner, queues, self._name)
         if orphaned := (refused | granted) & self._orphaned.keys():
-            second = await self._take_orphaned(orphaned, name)
-            # where the first lock has just ended, another member may still hold the queue by the second one
+            second, _ = await self._try_as(owner, orphaned, self._second_name)
+            # where the first lock has just ended, a member may still hold the queue by the second one
             await self.release(granted & orphaned - second, owner=owner)
             granted = granted - orphaned | second
         return granted
 
-    async def _look_for_orphans(self, refused: Iterable[MessageQueue]) -> None:
-        """Find out which of these locks belong to nobody who lives."""
+    async def _try_as(
+        self, owner: str, queues: Iterable[MessageQueue], lock_name: str
+    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        parts = by_broker(queues).values()
+        answers = await asyncio.gather(*(self._try(part, "locking of", owner, lock_name) for part in parts))
+        told = [(part, answer.granted) for part, answer in zip(parts, answers, strict=True) if answer is not None]
+        return set().union(*(granted for _, granted in told)), set().union(*(set(part) - has for part, has in told))
+
+    async def _take_first(
+        self, queues: list[MessageQueue], purpose: str
+    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """Lock queues of one broker under the first name: those that are ours, and those that are another's. A new
+        lock is ours when nobody has it under the second name."""
+        answer = await self._try(queues, purpose, self._client_id, self._name)
+        if answer is None:
+            return set(), set()
+        ours, refused = self._still_ours(answer), set(queues) - answer.granted
+        self._grant(ours, answer)
+        if new := answer.granted - ours:
+            free = await self._try(new, purpose, self._client_id, self._second_name)
+            if free is not None:
+                self._grant(free.granted, answer)
+                ours |= free.granted
+                refused |= new - free.granted
+        # only now: who gets the second lock from here on is told that we have the first
+        await self._give_back((answer.granted & ours) & (new | self._second), self._second_name)
+        self._second -= ours
+        await self._give_back(new & refused, self._name)
+        return ours, refused
+
+    def _still_ours(self, answer: _Answer) -> set[MessageQueue]:
+        """Of what was granted, what was ours before without a gap; all of it where there is no second name."""
         if self._others is None:
-            return
+            return set(answer.granted)
+        return {
+            queue
+            for queue in answer.granted
+            if (lease := self._leases.get(queue)) is not None and lease.counts_on(answer.channel)
+        }
+
+    def _grant(self, queues: Iterable[MessageQueue], answer: _Answer) -> None:
+        for queue in queues:
+            self.lease(queue).granted(answer.channel, answer.asked_at)
+
+    async def _take_second(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """Lock queues under the second name: those that are ours, and those that are another's. A new lock is ours
+        when no other member tells that it has a lock on the queue; where somebody does not tell, nothing is known."""
+        assert self._others is not None
+        parts = by_broker(queues).values()
+        name = self._second_name
+        answers = await asyncio.gather(*(self._try(part, "locking of", self._client_id, name) for part in parts))
+        told = [(part, answer) for part, answer in zip(parts, answers, strict=True) if answer is not None]
+        ours, refused, theirs = set[MessageQueue](), set[MessageQueue](), set[MessageQueue]()
+        new: list[tuple[set[MessageQueue], _Answer]] = []
+        for part, answer in told:
+            kept = self._still_ours(answer) & self._second
+            self._grant(kept, answer)
+            ours |= kept
+            refused |= set(part) - answer.granted
+            new.append((answer.granted - kept, answer))
+        now = self._clock()
+        if any(granted for granted, _ in new) and now - self._confirmed_at >= ORPHAN_PAUSE_S:
+            self._confirmed_at = now
+            living = await self._others()
+            for granted, answer in new:
+                if living is None:
+                    break
+                free = granted - living
+                self._grant(free, answer)
+                self._second |= free
+                ours |= free
+                theirs |= granted & living
+            for queue in theirs:
+                self._orphaned.pop(queue, None)
+            await self._give_back(theirs, self._second_name)
+            refused |= theirs
+        return ours, refused
+
+    async def _find_orphans(self, refused: Set[MessageQueue]) -> set[MessageQueue]:
+        """Which of these locks belong to nobody who lives."""
+        if self._others is None:
+            return set()
         now = self._clock()
         self._orphaned = {queue: at for queue, at in self._orphaned.items() if now - at < LOCK_LIFE_S}
         for queue in refused:
-            self._refused_at.setdefault(queue, now)
-        late = {queue for queue in refused if now - self._refused_at[queue] >= ORPHAN_AFTER_S} - self._orphaned.keys()
-        if not late or now - self._asked_at < ORPHAN_PAUSE_S:
-            return
-        self._asked_at = now
-        living = await self._others()
-        nobodys = set() if living is None else late - living
-        found = {queue for queue in nobodys if now - self._nobodys_at.get(queue, inf) >= ORPHAN_PAUSE_S}
-        self._nobodys_at = {queue: self._nobodys_at.get(queue, now) for queue in nobodys - found}
-        self._orphaned |= dict.fromkeys(found, now)
-        if found:
-            log.warning("the locks on %s belong to members that are gone", ", ".join(map(str, sorted(found))))
-
-    async def _take_orphaned(self, queues: Iterable[MessageQueue], owner: str) -> set[MessageQueue]:
-        answers = [self._take(part, owner, self._second_name) for part in by_broker(queues).values()]
-        granted = set().union(*(granted for granted, _ in await asyncio.gather(*answers)))
-        if owner == self._client_id:
-            self._second |= granted
-        return granted
+            self._refusals.setdefault(queue, _Refusal(now, now + ORPHAN_AFTER_S))
+        late = {
+            queue: self._refusals[queue]
+            for queue in refused - self._orphaned.keys()
+            if now - self._refusals[queue].since >= ORPHAN_AFTER_S
+        }
+        if any(now >= each.ask_at for each in late.values()) and now - self._asked_at >= ORPHAN_PAUSE_S:
+            self._asked_at = now
+            living = await self._others()
+            nobodys = set() if living is None else late.keys() - living
+            found = {queue for queue in nobodys if late[queue].nobodys}
+            for queue, refusal in late.items():
+                refusal.told(queue in nobodys, now)
+            self._orphaned |= dict.fromkeys(found, now)
+            if found:
+                log.warning("the locks on %s belong to members that are gone", ", ".join(map(str, sorted(found))))
+        return refused & self._orphaned.keys()
 
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
         """Those that are still ours, and those that are not. Of a broker that does not answer nothing is known."""
@@ -217,11 +342,12 @@ class HandoverLocks:
         if owner is None:
             for queue in left:
                 self._leases.pop(queue, None)
-                self._refused_at.pop(queue, None)
+                self._refusals.pop(queue, None)
         name = owner or self._client_id
         releases = [self._release(part, name, self._name) for part in by_broker(left).values()]
         # a member that is gone may have had locks under both names
-        second = left if owner not in (None, ASKING) else [queue for queue in left if queue in self._orphaned]
+        ours = self._orphaned.keys() | self._second
+        second = left if owner not in (None, ASKING) else [queue for queue in left if queue in ours]
         if self._others is not None and second:
             releases += [self._release(part, name, self._second_name) for part in by_broker(second).values()]
         if owner is None:
@@ -229,48 +355,35 @@ class HandoverLocks:
         await asyncio.gather(*releases)
 
     async def _renew(self, queues: list[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        name = f"renewal of the locks on queues of {queues[0].broker} for group {self._group}"
-        try:
-            granted = await self._lock(queues, self._client_id, self._name)
-            second = [queue for queue in queues if queue in self._second]
-            if kept := [queue for queue in second if queue not in granted]:
-                granted |= await self._lock(kept, self._client_id, self._second_name)
-        except RemoteError as error:
-            self.failures += 1
-            self._outages.failed(name, error)
-            return set(), set()
-        self._outages.ended(name)
-        if better := [queue for queue in second if queue not in kept]:
-            self._second.difference_update(better)
-            await self._release(better, self._client_id, self._second_name)
-        refused = set(queues) - granted
+        kept, refused = await self._take_first(queues, "renewal of the locks on")
+        if second := refused & self._second:
+            # until it can be exchanged
+            still, gone = await self._take_second(second)
+            kept, refused = kept | still, refused - second | gone
+        self._second -= refused
         for queue in refused & self._leases.keys():
             self._leases[queue].refused()
-        return granted, refused
+        return kept, refused
 
-    async def _take(
-        self, queues: list[MessageQueue], owner: str, lock_name: str = ""
-    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """Those that were granted, and those that were refused: nothing where the broker did not answer."""
-        name = f"locking of queues of {queues[0].broker} for group {self._group}"
+    async def _try(self, queues: Collection[MessageQueue], purpose: str, owner: str, lock_name: str) -> _Answer | None:
+        """Lock queues of one broker; None where it did not answer."""
+        queues = list(queues)
+        name = f"{purpose} queues of {queues[0].broker} for group {self._group}"
         try:
-            granted = await self._lock(queues, owner, lock_name or self._name)
+            address = self._address_of(queues[0].broker)
+            # before the request: on a connection that breaks meanwhile nothing counts that was granted
+            channel, asked_at = await self._connect(address), self._clock()
+            answer = _Answer(await self._remote.lock(address, lock_name, owner, queues), channel, asked_at)
         except RemoteError as error:
             self.failures += 1
             self._outages.failed(name, error)
-            return set(), set()
+            return None
         self._outages.ended(name)
-        return granted, set(queues) - granted
+        return answer
 
-    async def _lock(self, queues: list[MessageQueue], owner: str, lock_name: str) -> set[MessageQueue]:
-        address = self._address_of(queues[0].broker)
-        # before the request: on a connection that breaks meanwhile nothing counts that was granted
-        channel, asked_at = await self._connect(address), self._clock()
-        granted = await self._remote.lock(address, lock_name, owner, queues)
-        if owner == self._client_id:
-            for queue in granted:
-                self.lease(queue).granted(channel, asked_at)
-        return granted
+    async def _give_back(self, queues: Iterable[MessageQueue], lock_name: str) -> None:
+        parts = by_broker(queues).values()
+        await asyncio.gather(*(self._release(part, self._client_id, lock_name) for part in parts))
 
     async def _release(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
         try:

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from evenq.client.settings import LEASE_VALID_S
 from evenq.model import MessageQueue
 
 __all__ = ["LEASE_VALID_S", "Cached", "Channel", "H", "Held", "Lease"]
-
-# How long a lock counts after the broker granted it, as with Java's members: brokers keep it for twice as long.
-LEASE_VALID_S = 30.0
 
 
 class Channel(Protocol):
@@ -47,9 +45,11 @@ class Lease:
                 and for ``LEASE_VALID_S``
     ``LOST``    never: another member has it  none: the queue is released and may be claimed again
     =========== ============================= ============================================================
+
+    ``on_resumed`` is called when the lease counts again after it did not, whoever renewed the lock.
     """
 
-    __slots__ = ("_channel", "_clock", "_state", "granted_at")
+    __slots__ = ("_channel", "_clock", "_state", "granted_at", "on_resumed")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -57,6 +57,7 @@ class Lease:
         self._channel: Channel | None = None
         # when the lock was granted last; 0 where it never was
         self.granted_at = 0.0
+        self.on_resumed: Callable[[], None] | None = None
 
     @property
     def locked(self) -> bool:
@@ -73,10 +74,18 @@ class Lease:
             return not self._channel.closed and self._clock() - self.granted_at <= LEASE_VALID_S
         return self._state is _State.UNLOCKED
 
+    def counts_on(self, channel: Channel) -> bool:
+        """Whether the lock was granted on this connection and has been ours since."""
+        return self.locked and self._channel is channel and self.counts()
+
     def granted(self, channel: Channel, at: float) -> None:
         """The broker granted or renewed the lock on ``channel``, asked at ``at``."""
-        if self._state is not _State.LOST:
-            self._channel, self.granted_at, self._state = channel, at, _State.LOCKED
+        if self._state is _State.LOST:
+            return
+        resumed = self.on_resumed if self.on_resumed is not None and not self.counts() else None
+        self._channel, self.granted_at, self._state = channel, at, _State.LOCKED
+        if resumed is not None and self.counts():
+            resumed()
 
     def refused(self) -> None:
         """Another name has the lock."""

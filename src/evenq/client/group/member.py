@@ -9,7 +9,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Generic
 
 from evenq.balance import StrategyLike
@@ -24,6 +26,7 @@ from evenq.client.group.rebalance import Rebalancer
 from evenq.client.group.shares import RETRY_PREFIX, STICKY, ClaimedShares, ComputedShares, Shares, WholeShares
 from evenq.client.group.starting import StartingPoint
 from evenq.client.group.starts import Start
+from evenq.client.net.routes import Routes
 from evenq.client.net.session import Session
 from evenq.errors import ArgumentError, RemoteError, StateError
 from evenq.model import MessageModel, MessageQueue
@@ -32,13 +35,16 @@ from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import TAG, subscription
 
-__all__ = ["Member", "checked_group"]
+__all__ = ["Member", "checked_group", "look_for_masters"]
 
 log = logging.getLogger(__name__)
 
 # Commits of a queue are at least so many seconds apart, and more where a member holds many queues.
 COMMIT_AT_MOST_EVERY = 0.1
 COMMITS_PER_SECOND = 250
+# While no route has the master of a broker, its route is asked for so often: members lock at the slave until they know
+# that the master is back, and those that know it lock there.
+MASTER_PAUSE_S = 2.0
 
 
 def checked_group(group: str) -> str:
@@ -47,13 +53,23 @@ def checked_group(group: str) -> str:
     return group
 
 
+async def look_for_masters(routes: Routes) -> None:
+    """Ask for a route of each broker whose master no route has."""
+    masters = routes.masters()
+    waiting = {broker: route.topic for route in routes.all() for broker in route.addresses if broker not in masters}
+    for topic in set(waiting.values()):
+        # what cannot be asked now is asked for again soon
+        with suppress(RemoteError):
+            await routes.refresh(topic)
+
+
 class Member(Generic[H]):
     """One member. ``hold`` makes what a queue is kept in; ``started`` is called with every queue that it comes to hold,
     ``ended`` when one was let go, ``resumed`` when messages of a queue may be handed out again after its lease did not
     count.
 
     ``pushed`` members are handed their messages and give back what failed; the others ask for them. ``offsets`` are
-    the brokers' unless given; ``broadcasting`` members take every queue.
+    the brokers' unless given; ``broadcasting`` members take every queue. ``shown`` is what the user calls a topic.
     """
 
     def __init__(
@@ -70,6 +86,7 @@ class Member(Generic[H]):
         pushed: bool = True,
         broadcasting: bool = False,
         offsets: Offsets | None = None,
+        shown: Callable[[str], str] = str,
     ) -> None:
         self.session = session
         self.group = checked_group(group)
@@ -78,6 +95,7 @@ class Member(Generic[H]):
         self._starting = StartingPoint.of(begin)
         self._offsets = offsets or BrokerOffsets(session, group, self._starting)
         self._hold = hold
+        self._shown = shown
         self._ended_hook = ended
         self._subscriptions: dict[str, Subscription] = {}
         self._ended: dict[str, Subscription] = {}
@@ -102,6 +120,7 @@ class Member(Generic[H]):
             started=started,
             ended=self._queue_ended,
             resumed=resumed,
+            on_leave=lambda plan: self.rebalancer.announce(plan),
         )
         self._strategy = strategy
         self._shares = self._shares_by(strategy)
@@ -162,7 +181,8 @@ class Member(Generic[H]):
         """Let the topic's queues go, and tell the brokers."""
         subscribed = [each for each in self._subscriptions if not each.startswith(RETRY_PREFIX)]
         if topic not in subscribed:
-            raise ArgumentError("topic", topic, f"not subscribed to; give one of {', '.join(subscribed) or 'none'}")
+            names = ", ".join(map(self._shown, subscribed)) or "none"
+            raise ArgumentError("topic", self._shown(topic), f"not subscribed to; give one of {names}")
         self._ended[topic] = self._subscriptions.pop(topic)
         if self._joined:
             self.session.spawn(self._tell(topic))
@@ -196,9 +216,12 @@ class Member(Generic[H]):
         session.spawn(session.repeat(self._wait_and_commit, f"commits of group {self.group}"))
         session.spawn(session.every(session.intervals.renew_locks, self._renew, f"lock renewal of group {self.group}"))
         # another broker may have the locks from now on
-        session.routes.on_change.append(lambda old, new: self._ownership.connection_changed())
-        session.on_connection.append(lambda address: self._ownership.connection_changed())
+        session.routes.on_change.append(lambda old, new: self._ownership.renew_soon())
+        session.on_connection.append(lambda address: self._ownership.renew_soon())
         session.spawn(session.repeat(self._ownership.keep_leases, f"keeping of locks of group {self.group}"))
+        if isinstance(self._locks, HandoverLocks):
+            look = partial(look_for_masters, session.routes)
+            session.spawn(session.every(MASTER_PAUSE_S, look, f"search for masters of group {self.group}"))
         session.spawn(self.doubles.watch())
         session.spawn(self.differences.watch())
         self.rebalancer.start()
@@ -269,7 +292,8 @@ class Member(Generic[H]):
         self.rebalancer.soon()
 
     async def _renew(self) -> None:
-        await asyncio.gather(self._ownership.renew(), self._shares.renew())
+        self._ownership.renew_soon()
+        await self._shares.renew()
 
     async def _wait_and_commit(self) -> None:
         """What was consumed and is not committed yet comes twice after a kill, so the time between is short."""

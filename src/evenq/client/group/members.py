@@ -34,6 +34,8 @@ class Members:
         self._remote = remote
         self._group = group
         self._outages = outages or Outages()
+        # the addresses that answered the last time
+        self.answered: set[str] = set()
 
     async def ask(self, brokers: Mapping[str, Sequence[str]]) -> list[str] | None:
         """The members in Java's order, or None when no broker answers.
@@ -45,7 +47,8 @@ class Members:
         answers: list[frozenset[str]] = []
         for _ in range(PATIENCE):
             replies = await asyncio.gather(*map(self._ask_one, addresses))
-            answers = [reply for reply in replies if reply is not None]
+            told = {address: reply for address, reply in zip(addresses, replies, strict=True) if reply is not None}
+            self.answered, answers = set(told), list(told.values())
             if len(set(answers)) <= 1:
                 break
             await asyncio.sleep(PAUSE)

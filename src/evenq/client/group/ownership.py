@@ -18,13 +18,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Generic
 
-from evenq.balance import Plan
+from evenq.balance import Plan, plan
 from evenq.client.group.handover import Locks
 from evenq.client.group.held import H
+from evenq.client.net.remote import by_broker
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
@@ -51,7 +54,8 @@ class Ownership(Generic[H]):
     """Carries plans out.
 
     ``begin`` makes the holdings of queues that are locked, those that it can. ``started`` is called with each of them,
-    ``resumed`` when its lease counts again after it did not, and ``ended`` when one is gone.
+    ``resumed`` when its lease counts again after it did not, and ``ended`` when one is gone. ``on_leave`` hears of
+    queues that are let go without a plan, one topic at a time.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Ownership(Generic[H]):
         started: Callable[[H], None],
         ended: Callable[[], None],
         resumed: Callable[[H], None] = lambda holding: None,
+        on_leave: Callable[[Plan], None] = lambda plan: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
@@ -73,6 +78,7 @@ class Ownership(Generic[H]):
         self._started = started
         self._ended = ended
         self._resumed = resumed
+        self._on_leave = on_leave
         self._clock = clock
         # wanted since when
         self._wanted: dict[MessageQueue, float] = {}
@@ -83,13 +89,16 @@ class Ownership(Generic[H]):
         self._closing = asyncio.Event()
         # whether a queue without a lock must not be read at all
         self.in_order = False
-        # queues that have been left and are about to be unlocked, and the event that says so
-        self._unlocking: list[MessageQueue] = []
-        self._unlocked = asyncio.Event()
-        # a broker serves requests side by side: one that keeps a lock must not overtake the one that gives it back
-        self._at_broker = asyncio.Lock()
+        # by broker: queues that have been left and are about to be unlocked, and the event that says so
+        self._unlocking: dict[str, tuple[list[MessageQueue], asyncio.Event]] = {}
+        # a broker serves requests side by side: one that keeps a lock must not overtake the one that gives it back.
+        # Each broker has its own turns, so that one that does not answer holds up its own queues only.
+        self._at_broker: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # set when leases may have stopped to count, or may be renewed sooner than at the next interval
         self._in_doubt = asyncio.Event()
+        # the same by broker, and the tasks that renew the locks there until it has told of all
+        self._doubts: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._renewing: dict[str, asyncio.Task[None]] = {}
 
     @property
     def holdings(self) -> list[H]:
@@ -135,7 +144,13 @@ class Ownership(Generic[H]):
         return list(self._leaving)
 
     def leave(self, queues: Iterable[MessageQueue]) -> None:
-        self.carry_out(Plan(lose=tuple(queues)))
+        """Let queues go, by no plan: whoever hears of plans hears of this too."""
+        gone = set(queues)
+        for topic in sorted({queue.topic for queue in gone}):
+            held = self.held(topic)
+            if todo := plan(held, held - gone):
+                self._on_leave(todo)
+                self.carry_out(todo)
 
     def members_are(self, members: list[str], gone: Iterable[str]) -> None:
         """A dead member cannot give its locks back, so the others do it in its name: each of them, since the only one
@@ -146,20 +161,30 @@ class Ownership(Generic[H]):
             for owner in gone:
                 self._session.spawn(self._locks.release(everything, owner=owner))
 
-    def connection_changed(self) -> None:
-        """A connection to a broker was made or lost, or another broker has the locks: take them anew."""
+    def renew_soon(self) -> None:
+        """The interval is over, a connection to a broker was made or lost, or another broker has the locks."""
         self._in_doubt.set()
 
-    async def renew(self) -> None:
-        """Keep the locks of what we hold or are still letting go. Queues that another member has locked are left."""
-        async with self._at_broker:
-            suspended = [holding for holding in self._held.values() if not holding.lease.counts()]
-            asked = [*self._held, *self._leaving]
+    async def keep_leases(self) -> None:
+        """Wait until locks are to be renewed, or one is a temporary one, then begin with it at every broker. A task
+        repeats this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXCHANGE_S if self._locks.temporary else None):
+                await self._in_doubt.wait()
+        self._in_doubt.clear()
+        for broker in by_broker([*self._held, *self._leaving]):
+            self._doubts[broker].set()
+            task = self._renewing.get(broker)
+            if task is None or task.done():
+                self._renewing[broker] = self._session.spawn(self._renew_until_told(broker))
+
+    async def _renew_at(self, broker: str) -> bool:
+        """Keep the locks of what we hold or are still letting go. Queues that another member has locked are left.
+        False where the broker did not tell of every lock."""
+        async with self._at_broker[broker]:
+            asked = [queue for queue in (*self._held, *self._leaving) if queue.broker == broker]
             kept, refused = await self._locks.renew(asked)
-        for holding in suspended:
-            if holding.lease.counts() and holding.queue in self._held:
-                self._resumed(holding)
-        lost = [queue for queue, holding in self._held.items() if holding.lease.lost]
+        lost = [queue for queue in asked if queue in self._held and self._held[queue].lease.lost]
         if lost:
             log.warning(
                 "another member has the lock on %s: released without a commit, messages in hand may come twice",
@@ -167,27 +192,27 @@ class Ownership(Generic[H]):
             )
             # they are claimed anew, and begin at the offset where the other member will be then
             self.leave(lost)
-        if len(kept) + len(refused) < len(asked):
-            self._in_doubt.set()
+        return len(kept) + len(refused) == len(asked)
 
-    async def keep_leases(self) -> None:
-        """Wait until a lease may not count, or a lock is a temporary one, then renew the locks. A task repeats this,
-        until all brokers answered."""
-        try:
-            async with asyncio.timeout(EXCHANGE_S if self._locks.temporary else None):
-                await self._in_doubt.wait()
-        except TimeoutError:
-            pass
-        self._in_doubt.clear()
-        if self._held or self._leaving:
-            await self.renew()
-        if self._in_doubt.is_set():
-            # a broker is away
-            self._in_doubt.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RENEW_AGAIN_S):
-                    await self._in_doubt.wait()
-            self._in_doubt.set()
+    async def _renew_until_told(self, broker: str) -> None:
+        """Renew the locks at a broker until it has told of all of them, and again where doubts arose meanwhile."""
+        doubt = self._doubts[broker]
+        supervisor = Supervisor(f"renewal of locks of client {self._session.client_id} on {broker}")
+        while doubt.is_set():
+            doubt.clear()
+            pause = RENEW_AGAIN_S
+            try:
+                told = await self._renew_at(broker)
+            except Exception as error:  # noqa: BLE001 - queues stand still until their locks are renewed
+                told, pause = False, supervisor.failed(error)
+            else:
+                supervisor.succeeded()
+            if not told:
+                # it is away
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await doubt.wait()
+                doubt.set()
 
     async def give_up_all(self) -> None:
         """Let everything go, properly, and wait for it."""
@@ -196,7 +221,7 @@ class Ownership(Generic[H]):
         if self._claiming is not None:
             # locks that are granted in this moment are given back before it ends
             await asyncio.wait([self._claiming])
-        self.leave(self.queues)
+        self.carry_out(Plan(lose=tuple(self.queues)))
         await asyncio.gather(*self._leaving.values())
 
     async def _claim(self) -> None:
@@ -232,12 +257,18 @@ class Ownership(Generic[H]):
         for holding in await self._begin([queue for queue in locked if queue in self._wanted]):
             if self._wanted.pop(holding.queue, None) is not None:
                 holding.lease = self._locks.lease(holding.queue)
+                holding.lease.on_resumed = partial(self._lease_resumed, holding)
                 self._held[holding.queue] = holding
                 self._started(holding)
-                if not holding.lease.counts():
-                    # the connection was lost since
+                if self._locks.temporary or not holding.lease.counts():
+                    # the lock is to be exchanged soon, or the connection was lost since
                     self._in_doubt.set()
         await self._locks.release(locked - self._held.keys() - self._wanted.keys())
+
+    def _lease_resumed(self, holding: H) -> None:
+        """Whoever renewed the lock: what waits in the queue may be handed out again."""
+        if self._held.get(holding.queue) is holding:
+            self._resumed(holding)
 
     async def _leave(self, holding: H) -> None:
         holding.drop()
@@ -280,23 +311,25 @@ class Ownership(Generic[H]):
     async def _is_ours(self, holding: H) -> bool:
         """Whether the lease counts. One whose connection was lost is renewed first."""
         if not holding.lease.counts() and not holding.lease.lost:
-            async with self._at_broker:
+            async with self._at_broker[holding.queue.broker]:
                 await self._locks.renew([holding.queue])
         return holding.lease.counts()
 
     async def _unlock(self, queue: MessageQueue) -> None:
-        """Unlock, together with others that end at about the same time: one request a broker."""
-        self._unlocking.append(queue)
-        if len(self._unlocking) == 1:
-            await asyncio.sleep(UNLOCK_TOGETHER)
-            queues, self._unlocking = self._unlocking, []
-            self._unlocked, done = asyncio.Event(), self._unlocked
-            async with self._at_broker:
-                try:
-                    await self._locks.release(queues)
-                finally:
-                    for gone in queues:
-                        self._leaving.pop(gone, None)
-                    done.set()
-        else:
-            await self._unlocked.wait()
+        """Unlock, together with others of the broker that end at about the same time, by one request."""
+        broker = queue.broker
+        if (waiting := self._unlocking.get(broker)) is not None:
+            queues, done = waiting
+            queues.append(queue)
+            await done.wait()
+            return
+        queues, done = self._unlocking[broker] = [queue], asyncio.Event()
+        await asyncio.sleep(UNLOCK_TOGETHER)
+        del self._unlocking[broker]
+        async with self._at_broker[broker]:
+            try:
+                await self._locks.release(queues)
+            finally:
+                for gone in queues:
+                    self._leaving.pop(gone, None)
+                done.set()

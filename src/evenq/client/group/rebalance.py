@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
@@ -27,13 +27,27 @@ COALESCE = 0.02
 JITTER = 0.02
 # A topic without a route is asked for again after so long: it may be made by the first message to it.
 MISSING_PAUSE = 1.0
-# After the connection to a broker was lost and made anew, members that were known before count as members for so many
+# After the connection to a broker was lost or made anew, members that were known before count as members for so many
 # seconds: a broker that has just restarted lists only those that have found it again. Longer than the longest pause
 # between two attempts to connect.
 RECONNECT_GRACE_S = 2.0
+# While the connection is made and lost again and again, that lasts for so many seconds at most.
+RECONNECT_GRACE_MAX_S = 10.0
 # A member that is missing from the list for so many seconds is taken for dead. One that has only lost its connection is
 # back sooner.
 DEAD_AFTER_S = 0.5
+
+
+@dataclass(slots=True)
+class _Outage:
+    """Changes of the connection to a broker that came soon after each other, and the broker's first answer since.
+
+    An address that accepts and hangs up for ever must not keep dead members alive: before it answers it says nothing of
+    members, and its outage gives them a limited time after that.
+    """
+
+    changed_at: float
+    heard_at: float | None = None
 
 
 class Owner(Protocol):
@@ -69,8 +83,8 @@ class Rebalancer:
         self._known: set[str] = set()
         # members that are gone, and since when
         self._missing: dict[str, float] = {}
-        # when the connection to an address was made or lost last
-        self._connection_changed_at: dict[str, float] = {}
+        # by address
+        self._outages: dict[str, _Outage] = {}
         # whether members of other make are in the group: they take no hand-over locks
         self.mixed = False
         self._due = asyncio.Event()
@@ -131,7 +145,7 @@ class Rebalancer:
         if members is None:
             self._give_up_unsubscribed()
             return
-        members = self._with_reconnecting(members, chain.from_iterable(brokers.values()))
+        members = self._with_reconnecting(members)
         # a broker that has just restarted may know of no member yet, which counts as mixed: that must not last
         if set(members) != self._known or self.mixed:
             self.mixed = await self._members.has_strangers(brokers)
@@ -155,12 +169,23 @@ class Rebalancer:
             self._apply(plan(self._owner.held(topic), ()))
 
     def _connection_changed(self, address: str) -> None:
-        self._connection_changed_at[address] = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        outage = self._outages.get(address)
+        if outage is not None and now - outage.changed_at <= RECONNECT_GRACE_S:
+            outage.changed_at = now
+        else:
+            self._outages[address] = _Outage(now)
 
-    def _with_reconnecting(self, members: list[str], brokers: Iterable[str]) -> list[str]:
+    def _with_reconnecting(self, members: list[str]) -> list[str]:
         """The members, with those that a broker may not list because they have not found it again yet."""
-        changed_at = max((self._connection_changed_at.get(address, -inf) for address in brokers), default=-inf)
-        left = changed_at + RECONNECT_GRACE_S - asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        left = -inf
+        for address in self._members.answered & self._outages.keys():
+            outage = self._outages[address]
+            if outage.heard_at is None:
+                outage.heard_at = now
+            until = min(outage.changed_at + RECONNECT_GRACE_S, outage.heard_at + RECONNECT_GRACE_MAX_S)
+            left = max(left, until - now)
         if left <= 0 or self._known <= set(members):
             return members
         self._again(left)
@@ -188,10 +213,14 @@ class Rebalancer:
 
     def _apply(self, todo: Plan) -> None:
         if todo:
-            log.info("group %s, member %s: %s", self._group, self._session.client_id, todo)
-            for listener in self.on_plan:
-                self._tell(listener, todo)
+            self.announce(todo)
         self._owner.carry_out(todo)
+
+    def announce(self, todo: Plan) -> None:
+        """Let the listeners hear of a plan before it is carried out."""
+        log.info("group %s, member %s: %s", self._group, self._session.client_id, todo)
+        for listener in self.on_plan:
+            self._tell(listener, todo)
 
     def _tell(self, listener: Callable[[Plan], None], todo: Plan) -> None:
         """Call a listener. What it raises must not keep the plan from being carried out."""
