@@ -20,13 +20,14 @@ from typing import TextIO
 
 import evenq
 from evenq.client.group import held
+from tests.faults.run import NOTES_PER_S
 
 # Most messages take no time. Two members that have a queue at a time are seen by those that take some.
 SHORT_S, LONG_S, LONG_SHARE = 0.004, 0.15, 0.03
 
 
 def note_queues(notes: TextIO, consumer: evenq.PushConsumer | evenq.LitePullConsumer, stop: threading.Event) -> None:
-    while not stop.wait(0.05):
+    while not stop.wait(1 / NOTES_PER_S):
         queues = ",".join(f"{queue.broker}-{queue.queue_id}" for queue in consumer.queues)
         notes.write(f"Q {time.monotonic()} {queues}\n")
 

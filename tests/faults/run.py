@@ -32,6 +32,11 @@ UNCOMMITTED_S = 0.6
 OFFSETS_LOST_S = 5.5
 # A handler that has the message when its member is cut off, and the member's next look at its connections.
 IN_HAND_S = 0.3
+# In order nobody can take a lock whose owner is dead and known to nobody: somebody must have been there for so long
+# before a member is killed, and have so long to notice it. One that starts needs a second for that.
+KNOWN_S = 1.0
+# how often members note the queues that they hold
+NOTES_PER_S = 20
 # Members may take a second to find a broker again.
 RECONNECT_S = 1.2
 
@@ -184,7 +189,9 @@ class FaultRun:
     def _possible(self) -> list[Callable[[], None]]:
         possible = [self._restart_broker, self._stop_and_continue]
         if len(self._members) > 1:
-            possible += [self._kill, self._kill_and_replace, self._leave]
+            possible.append(self._leave)
+            if self._kind != "orderly" or sum(map(self._is_known, self._members)) > 1:
+                possible += [self._kill, self._kill_and_replace]
         if self._cut is not None:
             possible += [self._cut_connections] * 2
         if len(self._members) < 5:
@@ -213,6 +220,13 @@ class FaultRun:
         member.process.kill()
         member.process.wait()
         self._faults.append(Fault("kill", member.name, now, time.monotonic()))
+        if self._kind == "orderly":
+            time.sleep(KNOWN_S)
+
+    @staticmethod
+    def _is_known(member: Member) -> bool:
+        """Whether the member has been in the group for long enough to know the others and to be known to them."""
+        return member.notes.read_text().count("Q ") >= KNOWN_S * NOTES_PER_S
 
     def _kill_and_replace(self) -> None:
         self._kill()

@@ -36,6 +36,7 @@ from math import inf
 from typing import Protocol
 
 from evenq.client.group.held import Channel, Lease
+from evenq.client.group.owed import OwedReturns
 from evenq.client.net.remote import Remote, by_broker
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
@@ -73,7 +74,13 @@ class Locks(Protocol):
         ...
 
     async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]: ...
-    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None: ...
+    async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
+        """Give them back; those that a broker does not take now are offered again."""
+        ...
+
+    async def release_owed(self) -> None: ...
+
+    def alive(self, members: Collection[str]) -> None: ...
 
 
 class ClaimLocks(Locks, Protocol):
@@ -102,6 +109,12 @@ class NoLocks:
 
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
         """Nothing was taken."""
+
+    async def release_owed(self) -> None:
+        """Nothing is owed."""
+
+    def alive(self, members: Collection[str]) -> None:
+        """That makes no difference."""
 
 
 @dataclass(slots=True)
@@ -160,6 +173,7 @@ class HandoverLocks:
         self._clock = clock
         # of every lock that was granted to us and not given back
         self._leases: dict[MessageQueue, Lease] = {}
+        self._owed = OwedReturns(self._unlock, LOCK_LIFE_S, clock)
         self._refusals: dict[MessageQueue, _Refusal] = {}
         # when the others were asked last, to find orphans and to confirm locks under the second name
         self._asked_at = self._confirmed_at = -inf
@@ -354,6 +368,14 @@ class HandoverLocks:
             self._second.difference_update(left)
         await asyncio.gather(*releases)
 
+    async def release_owed(self) -> None:
+        """Give back what brokers did not take the first time. To be called often."""
+        await self._owed.give_back()
+
+    def alive(self, members: Collection[str]) -> None:
+        """These members are in the group: what they have is not to be given back in their names."""
+        self._owed.keep_all_of(set(members) - {self._client_id})
+
     async def _renew(self, queues: list[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
         kept, refused = await self._take_first(queues, "renewal of the locks on")
         if second := refused & self._second:
@@ -371,9 +393,11 @@ class HandoverLocks:
         name = f"{purpose} queues of {queues[0].broker} for group {self._group}"
         try:
             address = self._address_of(queues[0].broker)
-            # before the request: on a connection that breaks meanwhile nothing counts that was granted
-            channel, asked_at = await self._connect(address), self._clock()
-            answer = _Answer(await self._remote.lock(address, lock_name, owner, queues), channel, asked_at)
+            async with self._owed.trying(queues, owner, lock_name):
+                # before the request: on a connection that breaks meanwhile nothing counts that was granted
+                channel, asked_at = await self._connect(address), self._clock()
+                answer = _Answer(await self._remote.lock(address, lock_name, owner, queues), channel, asked_at)
+                self._owed.keep(answer.granted, owner, lock_name)
         except RemoteError as error:
             self.failures += 1
             self._outages.failed(name, error)
@@ -386,8 +410,15 @@ class HandoverLocks:
         await asyncio.gather(*(self._release(part, self._client_id, lock_name) for part in parts))
 
     async def _release(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
+        name = f"return of hand-over locks of {owner} to {queues[0].broker} for group {self._group}"
         try:
-            await self._remote.unlock(self._address_of(queues[0].broker), lock_name, owner, queues)
+            await self._unlock(queues, owner, lock_name)
         except RemoteError as error:
             self.failures += 1
-            log.warning("hand-over locks of %s on %s end by themselves in 60 s: %s", owner, queues[0].broker, error)
+            self._outages.failed(name, error)
+            self._owed.add(queues, owner, lock_name)
+        else:
+            self._outages.ended(name)
+
+    async def _unlock(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
+        await self._remote.unlock(self._address_of(queues[0].broker), lock_name, owner, queues)

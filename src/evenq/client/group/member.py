@@ -35,7 +35,7 @@ from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import TAG, subscription
 
-__all__ = ["Member", "checked_group", "look_for_masters"]
+__all__ = ["Member", "checked_group", "look_for_brokers"]
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,11 @@ log = logging.getLogger(__name__)
 COMMIT_AT_MOST_EVERY = 0.1
 COMMITS_PER_SECOND = 250
 # While no route has the master of a broker, its route is asked for so often: members lock at the slave until they know
-# that the master is back, and those that know it lock there.
-MASTER_PAUSE_S = 2.0
+# that the master is back, and those that know it lock there. So are routes that have lost a broker: its queues have no
+# reader until it is found again.
+LOOK_S = 2.0
+# how often locks are offered again to brokers that did not take them back
+RETURN_S = 1.0
 
 
 def checked_group(group: str) -> str:
@@ -53,11 +56,11 @@ def checked_group(group: str) -> str:
     return group
 
 
-async def look_for_masters(routes: Routes) -> None:
-    """Ask for a route of each broker whose master no route has."""
+async def look_for_brokers(routes: Routes) -> None:
+    """Ask for a route of each broker whose master no route has, and for routes that have lost a broker."""
     masters = routes.masters()
     waiting = {broker: route.topic for route in routes.all() for broker in route.addresses if broker not in masters}
-    for topic in set(waiting.values()):
+    for topic in {*waiting.values(), *routes.shrunk()}:
         # what cannot be asked now is asked for again soon
         with suppress(RemoteError):
             await routes.refresh(topic)
@@ -220,8 +223,10 @@ class Member(Generic[H]):
         session.on_connection.append(lambda address: self._ownership.renew_soon())
         session.spawn(session.repeat(self._ownership.keep_leases, f"keeping of locks of group {self.group}"))
         if isinstance(self._locks, HandoverLocks):
-            look = partial(look_for_masters, session.routes)
-            session.spawn(session.every(MASTER_PAUSE_S, look, f"search for masters of group {self.group}"))
+            look = partial(look_for_brokers, session.routes)
+            session.spawn(session.every(LOOK_S, look, f"search for brokers of group {self.group}"))
+            owed = f"return of locks of group {self.group}"
+            session.spawn(session.every(RETURN_S, self._locks.release_owed, owed))
         session.spawn(self.doubles.watch())
         session.spawn(self.differences.watch())
         self.rebalancer.start()

@@ -156,6 +156,7 @@ class Ownership(Generic[H]):
         """A dead member cannot give its locks back, so the others do it in its name: each of them, since the only one
         that does it may die before."""
         self._alone = members == [self._session.client_id]
+        self._locks.alive(members)
         if gone:
             everything = [queue for route in self._session.routes.all() for queue in route.readable]
             for owner in gone:

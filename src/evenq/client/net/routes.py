@@ -31,6 +31,9 @@ DEFAULT_TOPIC = "TBW102"
 MASTER = 0
 WRITE, READ = 2, 4
 
+# For how long a route that has lost a broker is said to have lost it: most come back, after a restart.
+SHRUNK_S = 120.0
+
 # How long messages of a topic that is being created go to brokers that do not have it yet.
 CREATION_S = 300.0
 
@@ -175,6 +178,8 @@ class Routes:
         self._asking: dict[tuple[str, str], asyncio.Task[Any]] = {}
         # topics with a provisional route, and when these end
         self._creating: dict[str, float] = {}
+        # topic and broker that is gone from its route, and until when that counts
+        self._lost: dict[tuple[str, str], float] = {}
         self._outages = Outages()
         # called with (old, new) when the route of a topic is no longer what it was
         self.on_change: list[Callable[[Route | None, Route], None]] = []
@@ -239,6 +244,12 @@ class Routes:
     def all(self) -> list[Route]:
         return list(self._known.values())
 
+    def shrunk(self) -> set[str]:
+        """The topics whose routes have lost a broker not long ago that is still missing."""
+        now = time.monotonic()
+        self._lost = {lost: until for lost, until in self._lost.items() if until > now and lost[0] in self._known}
+        return {topic for topic, _ in self._lost}
+
     def masters(self) -> dict[str, str]:
         """Broker name -> master address, over all routes in use."""
         return dict(chain.from_iterable(route.masters.items() for route in self._known.values()))
@@ -295,6 +306,10 @@ class Routes:
     def _keep(self, new: Route) -> Route:
         old = self._known.get(new.topic)
         self._known[new.topic] = new
+        for broker in new.addresses:
+            self._lost.pop((new.topic, broker), None)
+        for broker in old.addresses.keys() - new.addresses.keys() if old is not None else ():
+            self._lost[new.topic, broker] = time.monotonic() + SHRUNK_S
         if new != old:
             for listener in self.on_change:
                 listener(old, new)
