@@ -19,6 +19,7 @@ from pathlib import Path
 from evenq import EvenqError, Message, Producer
 from evenq.client.group.held import LEASE_VALID_S
 from tests.clusters import AnyCluster
+from tests.faults.member import NOTES_PER_S
 from tests.waiting import wait_until
 
 __all__ = ["FaultRun", "Outcome"]
@@ -35,8 +36,6 @@ IN_HAND_S = 0.3
 # In order nobody can take a lock whose owner is dead and known to nobody: somebody must have been there for so long
 # before a member is killed, and have so long to notice it. One that starts needs a second for that.
 KNOWN_S = 1.0
-# how often members note the queues that they hold
-NOTES_PER_S = 20
 # Members may take a second to find a broker again.
 RECONNECT_S = 1.2
 
@@ -235,6 +234,8 @@ class FaultRun:
     def _leave(self) -> None:
         """No fault: nothing is consumed twice for it."""
         member = self._take_one()
+        # one that is only starting has not said yet what SIGTERM is to do
+        wait_until(lambda: "Q " in member.notes.read_text(), f"the start of {member.name}", 30)
         member.process.send_signal(signal.SIGTERM)
         assert member.process.wait(30) == 0, f"{member.name} did not end well"
 
