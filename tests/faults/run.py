@@ -36,6 +36,8 @@ IN_HAND_S = 0.3
 # In order nobody can take a lock whose owner is dead and known to nobody: somebody must have been there for so long
 # before a member is killed, and have so long to notice it. One that starts needs a second for that.
 KNOWN_S = 1.0
+# A member that was stopped just before it called its handler calls it as soon as it goes on.
+GOING_ON_S = 0.1
 # Members may take a second to find a broker again.
 RECONNECT_S = 1.2
 
@@ -72,6 +74,11 @@ class Fault:
         before = OFFSETS_LOST_S if self.what == "kill broker" else UNCOMMITTED_S
         mine = self.member in ("", handling.member)
         return mine and handling.end >= self.begin - before and handling.start <= self.end + IN_HAND_S
+
+    def held_up(self, handling: Handling) -> bool:
+        """Whether the message was in the hands of a member that was stopped, and was handled when that went on."""
+        mine = self.what == "stop" and self.member == handling.member
+        return mine and self.begin <= handling.start <= self.end + GOING_ON_S
 
 
 @dataclass
@@ -344,9 +351,9 @@ class FaultRun:
         outcome.lost = [body for body in self._acknowledged if body not in ended]
         for body, times in by_body.items():
             times.sort(key=lambda each: each.start)
-            for first in times[:-1]:
+            for first, second in pairwise(times):
                 outcome.repeated += 1
-                if not any(fault.explains(first) for fault in self._faults):
+                if not any(fault.explains(first) or fault.held_up(second) for fault in self._faults):
                     outcome.unexplained.append(
                         f"{body} of {first.queue}: "
                         + ", ".join(f"{each.member} {each.start:.3f}-{each.end:.3f}" for each in times)
@@ -364,6 +371,7 @@ class FaultRun:
             calls.sort(key=lambda each: each.start)
             for one, two in pairwise(calls):
                 if two.start < one.end and one.member != two.member:
-                    if any(fault.member == one.member and fault.explains(one) for fault in self._faults):
+                    mine = [fault for fault in self._faults if fault.member == one.member]
+                    if any(fault.explains(one) for fault in mine) or any(fault.held_up(two) for fault in self._faults):
                         continue
                     yield f"{queue}: {one.member} {one.start:.3f}-{one.end:.3f}, {two.member} from {two.start:.3f}"
