@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evenq.broker.delays import DelayedMessages
 from evenq.broker.store.levels import SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.segments import Segment
+from evenq.broker.store.store import Incoming, Stored
 from evenq.protocol.compression import compress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
@@ -202,3 +203,41 @@ def test_a_time_from_a_wrong_clock_does_not_hold_up_what_waits(opened: OpenStore
     hand.now += 1
     waiting.deliver()
     assert bodies(opened.store) == [b"from tomorrow", b"from today"]
+
+
+@pytest.mark.parametrize("bad", [{"REAL_TOPIC": "../../../x"}, {"REAL_QID": "1" * 5000}, {"REAL_QID": "-1"}], ids=str)
+def test_an_undeliverable_message_keeps_no_other_from_delivery(
+    opened: OpenStore, hand: Hand, caplog: pytest.LogCaptureFixture, bad: dict[str, str]
+) -> None:
+    waiting = delays(opened)
+    for body, more in ((b"first", {}), (b"bad", bad), (b"last", {})):
+        real = {"REAL_TOPIC": "orders", "REAL_QID": "0", **more}
+        opened.store.append(message(body, real, topic=SCHEDULE_TOPIC))
+    opened.settle()
+    hand.now += 1
+    for _ in range(6):
+        waiting.deliver()
+    assert bodies(opened.store) == [b"first", b"last"]
+    assert len(caplog.records) == 1
+    assert not (opened.directory.parent / "x").exists()
+
+
+def test_a_message_that_the_store_refuses_is_skipped(
+    opened: OpenStore, hand: Hand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = delays(opened)
+    for number in range(5):
+        opened.put(message(b"%d" % number, DELAY="1"))
+    append = opened.store.append
+
+    def refuse(incoming: Incoming) -> Stored:
+        if incoming.body in (b"1", b"3"):
+            raise ValueError("it cannot be stored")
+        return append(incoming)
+
+    monkeypatch.setattr(opened.store, "append", refuse)
+    hand.now += 1
+    for _ in range(6):
+        waiting.deliver()
+    assert bodies(opened.store) == [b"0", b"2", b"4"]
+    assert caplog.text.count("delivering a delayed message failed") == 1

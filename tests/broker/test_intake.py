@@ -88,3 +88,10 @@ def test_a_time_that_is_too_far_or_none_is_refused(opened: OpenStore, name: str,
     with pytest.raises(Refusal, match=reason):
         opened.put(message(b"never", {name: value}))
     assert opened.store.log.end == 0
+
+
+@pytest.mark.parametrize("level", ["1_0", " 1", "9" * 5000, str(2**31)], ids=["underscore", "blank", "long", "33 bits"])
+def test_only_what_java_reads_as_a_number_is_one(opened: OpenStore, level: str) -> None:
+    with pytest.raises(Refusal, match=r"DELAY is .*: it must be a whole number of at most 32 bits"):
+        opened.intake.put(message(b""), {"DELAY": level})
+    assert opened.store.log.end == 0

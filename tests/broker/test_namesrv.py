@@ -181,3 +181,37 @@ def test_keys_and_values(peer: Peer) -> None:
     assert found.order_topic_conf == "broker-a:8"
     peer.ask(RequestCode.DELETE_KV_CONFIG, key)
     assert peer.ask(RequestCode.GET_KV_CONFIG, key).code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_nobody_takes_the_place_of_a_broker_that_is_there(peer: Peer, two_brokers: EmbeddedCluster) -> None:
+    answer = register(peer, "broker-a", ["stolen"])
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "is there already; stop that one, or choose another name" in (answer.remark or "")
+    found = route(peer, "TBW102")
+    assert found is not None
+    assert found.broker_datas[0].master == two_brokers.brokers["broker-a"].address
+    assert route(peer, "stolen") is None
+
+
+def test_a_permission_that_was_taken_outlives_a_registration(peer: Peer) -> None:
+    register(peer, "broker-w", ["foreign"])
+    header = headers.BrokerNameRequest(broker_name="broker-w")
+    peer.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+    register(peer, "broker-w", ["foreign"])
+    found = route(peer, "foreign")
+    assert found is not None
+    assert found.queue_datas[0].perm == 4
+    peer.ask(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+
+
+def test_nobody_else_takes_a_broker_away(peer: Peer, two_brokers: EmbeddedCluster) -> None:
+    address = two_brokers.brokers["broker-a"].address
+    leave = headers.UnregisterBroker(
+        broker_name="broker-a", broker_addr=address, cluster_name="DefaultCluster", broker_id=0
+    )
+    answer = peer.ask(RequestCode.UNREGISTER_BROKER, leave)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "it registered over another connection" in (answer.remark or "")
+    found = route(peer, "TBW102")
+    assert found is not None
+    assert found.broker_datas[0].master == address

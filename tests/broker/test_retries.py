@@ -8,6 +8,7 @@ from evenq.broker.topics import Topics
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import GroupConfig, TopicConfig
 from evenq.protocol.codes import ResponseCode
+from evenq.protocol.flags import SysFlag
 from evenq.protocol.headers import SendBack
 from evenq.protocol.view import MessageView, make_view
 from tests.broker.stores import Hand, message
@@ -15,7 +16,7 @@ from tests.broker.stores import Hand, message
 PROPERTIES = {"KEYS": "k", "TAGS": "paid", "UNIQ_KEY": "A1"}
 
 
-def stored(*, properties: dict[str, str] = PROPERTIES, reconsume_times: int = 0) -> MessageView:
+def stored(*, properties: dict[str, str] = PROPERTIES, reconsume_times: int = 0, sys_flag: int = 0) -> MessageView:
     return make_view(
         topic="orders",
         body=b"hard",
@@ -28,6 +29,7 @@ def stored(*, properties: dict[str, str] = PROPERTIES, reconsume_times: int = 0)
         commit_log_offset=4096,
         properties=properties,
         reconsume_times=reconsume_times,
+        sys_flag=sys_flag,
     )
 
 
@@ -142,3 +144,31 @@ def test_a_topic_that_takes_no_messages_is_respected() -> None:
     group.topics.put(TopicConfig(topic_name="%RETRY%billing", perm=4))
     with pytest.raises(Refusal, match="%RETRY%billing] sending message is forbidden"):
         group.back()
+
+
+def test_what_is_tried_again_is_no_committed_transaction() -> None:
+    group = Group()
+    header = SendBack(offset=4096, group="billing", delay_level=0)
+    again, _ = group.retries.sent_back(stored(sys_flag=SysFlag.COMMIT | SysFlag.COMPRESSED), header, group.config)
+    assert again.sys_flag == SysFlag.COMPRESSED
+
+
+def test_a_dead_letter_waits_for_no_timer() -> None:
+    group = Group()
+    header = SendBack(offset=4096, group="billing", delay_level=-1)
+    _, properties = group.retries.sent_back(stored(properties={"TIMER_DELAY_SEC": "soon"}), header, group.config)
+    assert "TIMER_DELAY_SEC" not in properties
+
+
+def test_it_goes_to_a_queue_that_its_topic_has() -> None:
+    group = Group(retry_queue_nums=1000)
+    group.topics.put(TopicConfig(topic_name="%RETRY%billing", write_queue_nums=1, read_queue_nums=1))
+    header = SendBack(offset=4096, group="billing", delay_level=0)
+    assert {group.retries.sent_back(stored(), header, group.config)[0].queue_id for _ in range(20)} == {0}
+
+
+def test_a_count_of_tries_stays_within_32_bits() -> None:
+    group = Group()
+    header = SendBack(offset=4096, group="billing", delay_level=0)
+    again, _ = group.retries.sent_back(stored(reconsume_times=2**31 - 1), header, group.config)
+    assert (again.topic, again.reconsume_times) == ("%DLQ%billing", 2**31 - 1)

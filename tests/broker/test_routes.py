@@ -1,6 +1,7 @@
 import pytest
 
 from evenq.broker.routes import BrokerId, RouteTable
+from evenq.errors import StateError
 from evenq.protocol.bodies import DataVersion, TopicConfig
 
 A = BrokerId("DefaultCluster", "broker-a", "127.0.0.1:1001")
@@ -22,8 +23,10 @@ def topic(name: str, queues: int = 4, perm: int = 6) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-def register(table: RouteTable[str], broker: BrokerId, *topics: TopicConfig, channel: str = "") -> None:
-    table.register(broker, topics, DataVersion(counter=1), channel or broker.address)
+def register(
+    table: RouteTable[str], broker: BrokerId, *topics: TopicConfig, channel: str = "", version: int = 1
+) -> None:
+    table.register(broker, topics, DataVersion(counter=version), channel or broker.address)
 
 
 def test_a_route_names_all_brokers_of_a_topic_in_order(table: RouteTable[str]) -> None:
@@ -42,7 +45,7 @@ def test_a_route_names_all_brokers_of_a_topic_in_order(table: RouteTable[str]) -
 
 def test_a_changed_topic_replaces_the_old_one(table: RouteTable[str]) -> None:
     register(table, A, topic("orders", 2))
-    register(table, A, topic("orders", 6, perm=4))
+    register(table, A, topic("orders", 6, perm=4), version=2)
     route = table.route("orders")
     assert route is not None
     assert [(data.write_queue_nums, data.perm) for data in route.queue_datas] == [(6, 4)]
@@ -77,14 +80,58 @@ def test_a_sign_of_life_is_enough(table: RouteTable[str], now: list[float]) -> N
     assert table.expire() == []
 
 
-def test_a_broker_that_comes_back_at_another_address_is_there_once(table: RouteTable[str]) -> None:
+MOVED = BrokerId(A.cluster, A.name, "127.0.0.1:2001")
+RENAMED = BrokerId(A.cluster, "broker-x", A.address)
+
+
+@pytest.mark.parametrize("rival", [MOVED, RENAMED, BrokerId("Other", A.name, "127.0.0.1:2001")])
+def test_a_broker_that_is_there_keeps_its_place(table: RouteTable[str], rival: BrokerId) -> None:
     register(table, A, topic("orders"))
-    moved = BrokerId(A.cluster, A.name, "127.0.0.1:2001")
-    register(table, moved, topic("orders"))
+    with pytest.raises(StateError, match=r"broker-a .* is there already; stop that one, or choose another name"):
+        register(table, rival, topic("orders"), channel="rival")
     route = table.route("orders")
     assert route is not None
-    assert [data.broker_addrs for data in route.broker_datas] == [{0: "127.0.0.1:2001"}]
-    assert table.lose(A.address) == []
+    assert [data.broker_addrs for data in route.broker_datas] == [{0: A.address}]
+
+
+@pytest.mark.parametrize("way", ["unregister", "close", "silence", "same connection"])
+@pytest.mark.parametrize("after", [MOVED, RENAMED], ids=["moved", "renamed"])
+def test_a_broker_that_comes_back_elsewhere_is_there_once(
+    table: RouteTable[str], now: list[float], way: str, after: BrokerId
+) -> None:
+    register(table, A, topic("orders"))
+    match way:
+        case "unregister":
+            table.unregister(A)
+        case "close":
+            table.lose(A.address)
+        case "silence":
+            now[0] += 121
+    register(table, after, topic("orders"), channel=A.address if way == "same connection" else "new")
+    route = table.route("orders")
+    assert route is not None
+    assert [(data.broker_name, data.broker_addrs) for data in route.broker_datas] == [(after.name, {0: after.address})]
+
+
+def test_a_permission_that_was_taken_stays_so_until_topics_change(table: RouteTable[str]) -> None:
+    def perms() -> list[int]:
+        route = table.route("orders")
+        assert route is not None
+        return [data.perm for data in route.queue_datas]
+
+    register(table, A, topic("orders"))
+    table.set_write("broker-a", False)
+    register(table, A, topic("orders"), channel="again")
+    assert perms() == [4]
+    register(table, A, topic("orders"), version=2)
+    assert perms() == [6]
+
+
+def test_a_topic_that_was_forgotten_comes_back_with_its_broker(table: RouteTable[str]) -> None:
+    register(table, A, topic("orders"))
+    table.delete_topic("orders")
+    register(table, A, topic("orders"))
+    assert table.route("orders") is not None
 
 
 def test_a_replica_adds_an_address_and_no_topics(table: RouteTable[str]) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evenq.broker.intake import TIMER_TOPIC
 from evenq.broker.server import Refusal
+from evenq.broker.store.store import Incoming, Stored
 from evenq.broker.timers import Timers
 from tests.broker.store.messages import bodies, read_all
 from tests.broker.stores import Hand, OpenStore, message
@@ -217,3 +218,79 @@ def test_each_message_is_delivered_once_whenever_the_broker_is_killed(
     opened.deliver()
     assert sorted(bodies(opened.store)) == sorted(sent)
     opened.end()
+
+
+# What an older broker may have stored
+
+
+def park(opened: OpenTimers, body: bytes, **properties: str) -> None:
+    """Let a message wait as it is, whatever it says."""
+    out = {"TIMER_OUT_MS": str(int(opened.clock()) * 1000), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    opened.store.append(message(body, {**out, **properties}, topic=TIMER_TOPIC))
+    opened.settle()
+
+
+BAD = [
+    {"TIMER_OUT_MS": "1" * 5000},
+    {"TIMER_OUT_MS": "soon"},
+    {"REAL_TOPIC": "../../../x"},
+    {"REAL_TOPIC": "x" * 256},
+    {"REAL_QID": "1" * 5000},
+    {"REAL_QID": str(2**31)},
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: next(iter(bad)))
+def test_an_undeliverable_message_keeps_no_other_from_delivery(
+    opened: OpenTimers, hand: Hand, caplog: pytest.LogCaptureFixture, bad: dict[str, str]
+) -> None:
+    park(opened, b"first")
+    park(opened, b"bad", **bad)
+    park(opened, b"last")
+    for _ in range(6):
+        hand.now += 1
+        opened.deliver()
+    opened.end()
+    opened.open()
+    opened.deliver()
+    assert bodies(opened.store) == [b"first", b"last"]
+    assert len(caplog.records) == 1
+    assert not (opened.directory.parent / "x").exists()
+
+
+def test_a_count_of_rounds_that_is_none_begins_anew(opened: OpenTimers, hand: Hand) -> None:
+    for body, rolls in ((b"first", "0"), (b"second", "x"), (b"third", "1" * 5000)):
+        park(opened, body, TIMER_OUT_MS=str(hand.ms // 1000 * 1000 + 3 * DAY * 1000 - 1000), TIMER_ROLL_TIMES=rolls)
+    opened.deliver()
+    for _ in range(6):
+        hand.now += 2 * DAY / 5
+        opened.deliver()
+    rolled = read_all(opened.store, TIMER_TOPIC)[3:]
+    assert [(each.body, each.properties["TIMER_ROLL_TIMES"]) for each in rolled] == [
+        (b"first", "1"),
+        (b"second", "1"),
+        (b"third", "1"),
+    ]
+    hand.now += DAY
+    opened.deliver()
+    assert bodies(opened.store) == [b"first", b"second", b"third"]
+
+
+def test_a_message_that_the_store_refuses_is_skipped(
+    opened: OpenTimers, hand: Hand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        park(opened, b"%d" % number)
+    append = opened.store.append
+
+    def refuse(incoming: Incoming) -> Stored:
+        if incoming.body in (b"1", b"3"):
+            raise ValueError("it cannot be stored")
+        return append(incoming)
+
+    monkeypatch.setattr(opened.store, "append", refuse)
+    for _ in range(6):
+        hand.now += 1
+        opened.deliver()
+    assert bodies(opened.store) == [b"0", b"2", b"4"]
+    assert caplog.text.count("delivering a timed message failed") == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenq.broker.offsets import GroupOffsets
 from evenq.broker.server import Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC
-from evenq.broker.store.store import Stored
+from evenq.broker.store.store import Incoming, Stored
 from evenq.broker.topics import Topics
 from evenq.broker.transactions import (
     ENDED_TOPIC,
@@ -346,3 +346,102 @@ def test_each_message_is_committed_once_whenever_the_broker_is_killed(
     assert sorted(bodies(opened.store, "orders", 2)) == sorted(committed + waiting)
     assert opened.check(40) == []
     opened.end()
+
+
+def test_what_was_given_up_is_committed_once_after_a_kill(opened: OpenTransactions) -> None:
+    half = opened.prepare(b"half")
+    for _ in range(20):
+        opened.check(30)
+    opened.checkpoint()
+    opened.kill()
+    opened.open()
+    assert opened.check(30) == []
+    for _ in range(2):
+        opened.finish(half)
+        opened.check(30)
+        opened.check(30)
+    opened.end()
+    opened.open()
+    opened.finish(half)
+    assert bodies(opened.store, "orders", 2) == [b"half"]
+    assert bodies(opened.store, GIVEN_UP_TOPIC) == [b"half"]
+
+
+@pytest.mark.parametrize("checks", [3, 20], ids=["open", "given up"])
+def test_an_answer_to_any_check_counts_after_a_restart(opened: OpenTransactions, checks: int) -> None:
+    opened.prepare(b"half")
+    asked = [half for _ in range(checks) for half in opened.check(30)]
+    opened.end()
+    opened.open()
+    for half in asked[1:]:
+        opened.finish(half, asked=True)
+    assert bodies(opened.store, "orders", 2) == [b"half"]
+
+
+# What an older broker or another one may have stored
+
+
+def put_half(opened: OpenTransactions, body: bytes, **properties: str) -> Stored:
+    """Store a half message as it is, whatever it says."""
+    real = {"REAL_TOPIC": "orders", "REAL_QID": "2", "PGROUP": "shop", "UNIQ_KEY": "A1"}
+    stored = opened.store.append(
+        message(body, {**real, **properties}, topic=HALF_TOPIC)._replace(born_timestamp=opened.hand.ms)
+    )
+    opened.settle()
+    opened.end()
+    opened.open()
+    return stored
+
+
+@pytest.mark.parametrize("checks", ["abc", "-1", "1" * 5000])
+def test_a_count_of_checks_that_is_none_begins_anew(opened: OpenTransactions, checks: str) -> None:
+    half = put_half(opened, b"half", TRANSACTION_CHECK_TIMES=checks)
+    (asked,) = opened.check(30)
+    assert asked.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    opened.finish(half)
+    assert bodies(opened.store, "orders", 2) == [b"half"]
+
+
+@pytest.mark.parametrize("body", ["1" * 5000, "٣", "x,,-1"])
+def test_a_note_that_names_no_half_message_is_passed_over(opened: OpenTransactions, body: str) -> None:
+    half = opened.prepare(b"half")
+    opened.store.append(message(body.encode(), topic=ENDED_TOPIC, tags="d"))
+    opened.settle()
+    opened.end()
+    opened.open()
+    opened.finish(half)
+    assert bodies(opened.store, "orders", 2) == [b"half"]
+
+
+@pytest.mark.parametrize("first", ["0", "1" * 5000, "7", "-1"])
+def test_a_first_offset_that_is_another_messages_is_not_believed(opened: OpenTransactions, first: str) -> None:
+    half = opened.prepare(b"mine")
+    put_half(opened, b"theirs", TRAN_PREPARED_QUEUE_OFFSET=first, UNIQ_KEY="B2")
+    opened.finish(half)
+    assert bodies(opened.store, "orders", 2) == [b"mine"]
+
+
+def test_a_java_brokers_first_offset_is_believed(opened: OpenTransactions) -> None:
+    half = put_half(opened, b"half")
+    opened.store.append(message(b"0,", topic=ENDED_TOPIC, tags="d"))
+    put_half(opened, b"half", TRAN_PREPARED_QUEUE_OFFSET="0")
+    opened.finish(half)
+    assert opened.check(30) == []
+    assert bodies(opened.store, "orders", 2) == [b"half"]
+
+
+def test_one_bad_half_message_keeps_no_other_from_checks(
+    opened: OpenTransactions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.prepare(b"bad")
+    opened.prepare(b"good")
+    append = opened.store.append
+
+    def refuse(incoming: Incoming) -> Stored:
+        if incoming.body == b"bad":
+            raise ValueError("it cannot be stored")
+        return append(incoming)
+
+    monkeypatch.setattr(opened.store, "append", refuse)
+    assert [half.body for half in opened.check(30)] == [b"good"]
+    assert caplog.text.count("asking about a half message failed") == 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from evenq.broker.admission import INT64, wire_int
 from evenq.errors import ArgumentError
 
 __all__ = ["alter", "parse_changes"]
 
 
 def _is_number(value: str) -> bool:
-    return value.removeprefix("-").isdecimal() and -1 <= int(value) < 1 << 63
+    return wire_int(value, -1, INT64[1]) is not None
 
 
 @dataclass(frozen=True, slots=True)

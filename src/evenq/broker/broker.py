@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from evenq.broker.admission import INT32, Admission
 from evenq.broker.clockwork import Clockwork
 from evenq.broker.delays import DelayedMessages
 from evenq.broker.faults import Faults
@@ -36,12 +38,13 @@ from evenq.broker.timers import Timers
 from evenq.broker.topics import Topics
 from evenq.broker.traffic import Traffic
 from evenq.broker.transactions import Transactions, TransactionSettings, question
+from evenq.errors import ArgumentError
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
-from evenq.protocol.names import TOPIC_LIMIT
+from evenq.protocol.names import PATH_LIMIT, TOPIC_LIMIT
 from evenq.protocol.view import MessageView
 from evenq.supervision import FailureLog, Supervisor, callable_name
 
@@ -75,6 +78,21 @@ class BrokerSettings:
     delivery_seconds: float = 0.1
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        number = "give a finite number, more than 0"
+        for name in ("keep_hours", "housekeeping_seconds", "delivery_seconds"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ArgumentError(name, value, number)
+        if not 0 < self.max_message <= INT32[1]:
+            raise ArgumentError("max_message", self.max_message, f"give bytes of a body, 1 to {INT32[1]}")
+        if not 0 < self.max_topic <= PATH_LIMIT:
+            raise ArgumentError("max_topic", self.max_topic, f"give characters of a name, 1 to {PATH_LIMIT}")
+        if self.keep_bytes is not None and self.keep_bytes <= 0:
+            raise ArgumentError("keep_bytes", self.keep_bytes, "give bytes, more than 0, or None for no limit")
+        if self.flush not in ("async", "sync"):
+            raise ArgumentError("flush", self.flush, "give 'async' or 'sync'")
 
     @property
     def retention(self) -> Retention:
@@ -168,6 +186,7 @@ class Broker:
         self.unique_ids = UniqueIds(
             address=pack_host(self.address)[:-4], pid=os.getpid(), salt=random.getrandbits(32), clock=clock
         )
+        self.admission = Admission(self)
         identity = headers.UnregisterBroker(
             broker_name=settings.name, broker_addr=self.address, cluster_name=settings.cluster, broker_id=0
         )

@@ -13,6 +13,7 @@ from evenq.broker.intake import real_queue, stored_again
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.store import Store
 from evenq.protocol.bodies import DataVersion, DelayOffsetTable
+from evenq.supervision import FailureLog
 
 __all__ = ["DelayedMessages"]
 
@@ -26,6 +27,7 @@ class DelayedMessages:
         self._store = store
         self._clock = clock
         self._settle = settle
+        self._failures = FailureLog("delivering a delayed message")
         saved = store.config.load_delay_offsets()
         self._offsets = dict(saved.offset_table)
         self._version = self._saved = saved.data_version or DataVersion()
@@ -79,10 +81,19 @@ class DelayedMessages:
             # nothing can be due later than a message of now: such a time is from a clock that was wrong
             if now < due <= latest:
                 break
-            self._deliver_one(position)
+            self._try(position)
             offset += 1
             limit -= 1
         return offset
+
+    def _try(self, position: int) -> None:
+        """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
+        try:
+            self._deliver_one(position)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._failures.record(error, f"the delayed message at {position} of the log is skipped")
 
     def _deliver_one(self, position: int) -> None:
         message = self._store.message_at(position)

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from evenq.broker.admission import INT32, TIMERS, BrokerProperty, number, wire_int
 from evenq.broker.server import Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.lineage import made_of
 from evenq.broker.store.store import Incoming, Store, Stored
 from evenq.model import Property
 from evenq.protocol.codes import ResponseCode
+from evenq.protocol.names import PATH_LIMIT, topic_error
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.view import MessageView
 
 __all__ = [
     "LONGEST_TIMER",
-    "POSTPONING",
-    "TAKES_BACK",
-    "TIMER_OUT",
     "TIMER_PRECISION",
     "TIMER_TOPIC",
     "Intake",
@@ -31,17 +30,8 @@ __all__ = [
 ]
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-TIMER_OUT = "TIMER_OUT_MS"
 TIMER_PRECISION = 1000
 LONGEST_TIMER = 3 * 86_400_000
-# Names the message that this one takes back before it is delivered.
-TAKES_BACK = "TIMER_DEL_UNIQKEY"
-
-# In the order in which the Java broker looks for them, with the milliseconds of one unit; the last is a point in time.
-_TIMERS = {Property.TIMER_DELAY_SEC: 1000, Property.TIMER_DELAY_MS: 1, Property.TIMER_DELIVER_MS: 1}
-
-# A message with none of these properties goes to its own queue.
-POSTPONING = frozenset({Property.DELAY, *_TIMERS})
 
 # What all properties may have in a record, less what is added on the way to the real queue.
 _LONGEST_PROPERTIES = 0x7FFF - 128
@@ -56,7 +46,7 @@ class Intake:
 
     def put(self, message: Incoming, properties: Mapping[str, str]) -> Stored:
         """Store a message with these ``properties``, which take the place of its own."""
-        level = _number(properties, Property.DELAY) if Property.DELAY in properties else 0
+        level = number(properties, Property.DELAY) if Property.DELAY in properties else 0
         if level > 0:
             return self._put_at_level(message, properties, min(level, self._store.levels.highest))
         due = self._due(properties)
@@ -65,22 +55,22 @@ class Intake:
         return self._store.append(message._replace(properties=encode_properties(properties)))
 
     def _put_at_level(self, message: Incoming, properties: Mapping[str, str], level: int) -> Stored:
-        kept = {name: value for name, value in properties.items() if name not in _TIMERS}
+        kept = {name: value for name, value in properties.items() if name not in TIMERS}
         return self.park(message, kept | {Property.DELAY: str(level)}, SCHEDULE_TOPIC, level - 1)
 
     def _put_timer(self, message: Incoming, properties: Mapping[str, str], due: int) -> Stored:
         # Whole seconds, as the Java broker has it: that one is over when the message is due.
         out = (due - 1) // TIMER_PRECISION * TIMER_PRECISION
-        return self.park(message, {**properties, TIMER_OUT: str(out)}, TIMER_TOPIC, 0)
+        return self.park(message, {**properties, BrokerProperty.TIMER_OUT: str(out)}, TIMER_TOPIC, 0)
 
     def _due(self, properties: Mapping[str, str]) -> int | None:
         """When the message is due by its timer; None for now."""
-        asked = next((name for name in _TIMERS if name in properties), None)
+        asked = next((name for name in TIMERS if name in properties), None)
         # what a timer has delivered keeps its properties
-        if asked is None or TIMER_OUT in properties:
+        if asked is None or BrokerProperty.TIMER_OUT in properties:
             return None
         now = int(self._clock() * 1000)
-        due = _number(properties, asked) * _TIMERS[asked]
+        due = number(properties, asked) * TIMERS[asked]
         if asked != Property.TIMER_DELIVER_MS:
             due += now
         if due - now > LONGEST_TIMER:
@@ -88,7 +78,7 @@ class Intake:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"timer message illegal, the delay time should not be bigger than the max delay {LONGEST_TIMER}ms",
             )
-        if due <= now and TAKES_BACK in properties:
+        if due <= now and BrokerProperty.TAKES_BACK in properties:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL, "timer message illegal, what it takes back may be delivered already"
             )
@@ -104,15 +94,6 @@ class Intake:
                 f"the properties of a message that waits may have {_LONGEST_PROPERTIES} bytes with its real topic",
             )
         return self._store.append(message._replace(topic=topic, queue_id=queue_id, properties=text))
-
-
-def _number(properties: Mapping[str, str], name: str) -> int:
-    try:
-        return int(properties[name])
-    except ValueError:
-        raise Refusal(
-            ResponseCode.MESSAGE_ILLEGAL, f"the property {name} is {properties[name]!r}: it must be a whole number"
-        ) from None
 
 
 def stored_again(message: MessageView, topic: str, queue_id: int, properties: Mapping[str, str]) -> Incoming:
@@ -134,6 +115,7 @@ def stored_again(message: MessageView, topic: str, queue_id: int, properties: Ma
 
 
 def real_queue(message: MessageView) -> tuple[str, int] | None:
-    """Where a waiting message belongs."""
-    topic, queue_id = message.properties.get(Property.REAL_TOPIC), message.properties.get(Property.REAL_QUEUE_ID, "")
-    return (topic, int(queue_id)) if topic and queue_id.isdecimal() else None
+    """Where a waiting message belongs; None where it does not say so, or names what cannot be a queue."""
+    topic = message.properties.get(Property.REAL_TOPIC, "")
+    queue_id = wire_int(message.properties.get(Property.REAL_QUEUE_ID), 0, INT32[1])
+    return None if queue_id is None or topic_error(topic, PATH_LIMIT) else (topic, queue_id)

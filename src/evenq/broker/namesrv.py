@@ -1,8 +1,10 @@
 """The name server: brokers register with it, clients ask it where the queues of a topic are.
 
 Behaviour
-    A broker is dropped when its connection closes or after 120 s of silence. Nothing is kept on disk: brokers
-    register every 30 s, so a name server that starts anew knows everything again soon.
+    A broker is dropped when its connection closes or after 120 s of silence. Until then no other one is registered
+    under its name and id, or at its address, and it leaves over its own connection only. A topic whose write permission
+    was taken stays so until its broker registers changed topics. Nothing is kept on disk: brokers register every 30 s,
+    so a name server that starts anew knows everything again soon.
 
 Codes
     GET_ROUTEINFO_BY_TOPIC, GET_BROKER_CLUSTER_INFO, REGISTER_BROKER, UNREGISTER_BROKER, BROKER_HEARTBEAT,
@@ -24,6 +26,7 @@ from collections.abc import Callable
 
 from evenq.broker.routes import SILENCE_SECONDS, BrokerId, RouteTable
 from evenq.broker.server import Connection, Handler, Limits, Server
+from evenq.errors import StateError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -122,7 +125,11 @@ class NameServer:
         topics = body.topic_config_serialize_wrapper
         broker = BrokerId(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
         silence = (header.heartbeat_timeout_millis or SILENCE_SECONDS * 1000) / 1000
-        self.routes.register(broker, topics.topic_config_table.values(), topics.data_version, connection, silence)
+        try:
+            self.routes.register(broker, topics.topic_config_table.values(), topics.data_version, connection, silence)
+        except StateError as error:
+            log.warning("name server: %s wants another broker's place: %s", connection.address, error)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         known = self.routes.brokers().get(header.broker_name)
         master = known.master if known is not None and header.broker_id != 0 else None
         return request.reply(
@@ -132,7 +139,12 @@ class NameServer:
 
     def _unregister(self, request: Command, connection: Connection) -> Command:
         header = headers.UnregisterBroker.from_ext(request.ext)
-        self.routes.unregister(BrokerId(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id))
+        broker = BrokerId(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
+        try:
+            self.routes.unregister(broker, connection)
+        except StateError as error:
+            log.warning("name server: %s is not that broker: %s", connection.address, error)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         return request.reply()
 
     def _heartbeat(self, request: Command, connection: Connection) -> Command:

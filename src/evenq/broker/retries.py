@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from evenq.broker.admission import INT32, TIMERS
 from evenq.broker.groupconfigs import GroupConfigs
 from evenq.broker.intake import stored_again
 from evenq.broker.locks import QueueLocks
@@ -15,12 +16,13 @@ from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.bodies import GroupConfig
 from evenq.protocol.codes import ResponseCode
-from evenq.protocol.flags import Perm
+from evenq.protocol.flags import Perm, SysFlag
 from evenq.protocol.view import MessageView
 
 __all__ = ["RETRY_PREFIX", "Retries"]
 
 RETRY_PREFIX = retry_topic("")
+_TRANSACTION = int(SysFlag.TRANSACTION)
 _DEAD_LETTER_QUEUES = 1
 
 # The level of the first redelivery; each one after it waits at the next level.
@@ -48,9 +50,15 @@ class Retries:
         dead = message.reconsume_times >= _limit(header.max_reconsume_times, group) or header.delay_level < 0
         level = 0 if dead else header.delay_level or _FIRST_LEVEL + message.reconsume_times
         properties = {Property.RETRY_TOPIC: message.topic, Property.ORIGIN_ID: message.msg_id}
-        properties |= {**message.properties, Property.DELAY: str(level), Property.WAIT: "false"}
+        own = {name: value for name, value in message.properties.items() if name not in TIMERS}
+        properties |= {**own, Property.DELAY: str(level), Property.WAIT: "false"}
         again = stored_again(message, *self._place(group, dead), properties)
-        return again._replace(reconsume_times=again.reconsume_times + 1, prepared_transaction_offset=0), properties
+        # without the bits of a transaction, which would make it one that was committed from the start of the log
+        return again._replace(
+            sys_flag=again.sys_flag & ~_TRANSACTION,
+            reconsume_times=min(again.reconsume_times + 1, INT32[1]),
+            prepared_transaction_offset=0,
+        ), properties
 
     def redirected(
         self, message: Incoming, properties: Mapping[str, str], max_times: int | None
@@ -70,7 +78,10 @@ class Retries:
         topic = self._topics.create_for_group(name, queues)
         if not topic.perm & Perm.WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
-        return name, random.randrange(queues)
+        count = min(queues, topic.write_queue_nums)
+        if count < 1:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] has no queue that can be written")
+        return name, random.randrange(count)
 
 
 def _limit(asked: int | None, group: GroupConfig) -> int:

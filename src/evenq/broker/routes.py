@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from evenq.errors import StateError
 from evenq.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfig, TopicRoute
 from evenq.protocol.flags import Perm
 
@@ -37,6 +38,12 @@ class _Alive(Generic[Channel]):
     version: DataVersion
 
 
+def _share_place(one: BrokerId, other: BrokerId) -> bool:
+    """Whether two brokers cannot be there at the same time."""
+    same_name = (one.name, one.broker_id) == (other.name, other.broker_id)
+    return same_name or (one.cluster, one.address) == (other.cluster, other.address)
+
+
 class RouteTable(Generic[Channel]):
     """Brokers and topics.
 
@@ -60,16 +67,30 @@ class RouteTable(Generic[Channel]):
         channel: Channel,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        """A broker is there, with these topics."""
-        # The same address, or the same place in the group, has one broker only: the one that came last.
-        for known in list(self._alive):
-            same_place = (known.name, known.broker_id) == (broker.name, broker.broker_id)
-            if known != broker and (same_place or (known.cluster, known.address) == (broker.cluster, broker.address)):
-                del self._alive[known]
+        """A broker is there, with these topics; a :class:`StateError` where another one has its place.
+
+        A name and id, or an address, are one broker's for as long as it is alive. That broker itself, over the
+        connection on which it registered, may change them.
+        """
+        rivals = [known for known in self._alive if known != broker and _share_place(known, broker)]
+        for known in rivals:
+            alive = self._alive[known]
+            if alive.channel != channel and alive.until >= self._clock():
+                raise StateError(
+                    f"broker {broker.name} (id {broker.broker_id}) at {broker.address} is not registered: {known.name} "
+                    f"(id {known.broker_id}) at {known.address} is there already; stop that one, or choose another name"
+                )
+        for known in rivals:
+            del self._alive[known]
+        before = self._alive.get(broker)
         self._alive[broker] = _Alive(channel, self._clock() + silence, silence, version)
         if broker.broker_id == MASTER:
             for topic in topics:
-                self._queues.setdefault(topic.topic_name, {})[broker.name] = QueueData(
+                queues = self._queues.setdefault(topic.topic_name, {})
+                # of topics that are as they were a name server may know better: their write permission was taken
+                if before is not None and before.version == version and broker.name in queues:
+                    continue
+                queues[broker.name] = QueueData(
                     broker_name=broker.name,
                     read_queue_nums=topic.read_queue_nums,
                     write_queue_nums=topic.write_queue_nums,
@@ -90,7 +111,14 @@ class RouteTable(Generic[Channel]):
                 return alive.version
         return None
 
-    def unregister(self, broker: BrokerId) -> None:
+    def unregister(self, broker: BrokerId, channel: Channel | None = None) -> None:
+        """A broker leaves, over the connection on which it registered; a :class:`StateError` for any other."""
+        alive = self._alive.get(broker)
+        if alive is not None and channel is not None and alive.channel != channel:
+            raise StateError(
+                f"broker {broker.name} at {broker.address} is not unregistered: it registered over another connection; "
+                f"stop that broker, or wait until it is silent"
+            )
         self._alive.pop(broker, None)
         self._forget_queues()
 

@@ -15,22 +15,20 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from evenq.broker.intake import TAKES_BACK, TIMER_OUT, TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
+from evenq.broker.admission import INT32, INT64, BrokerProperty, wire_int
+from evenq.broker.intake import TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
 from evenq.broker.store.store import Store
 from evenq.broker.store.timercheck import TimerCheckpoint
 from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
 from evenq.model import Property, java_string_hash
 from evenq.protocol.view import MessageView
+from evenq.supervision import FailureLog
 
 __all__ = ["Timers"]
 
 log = logging.getLogger(__name__)
 
 _ROLL_AFTER = 2 * 86_400_000
-
-_ROLLED = "TIMER_ROLL_TIMES"
-_ENQUEUED = "TIMER_ENQUEUE_MS"
-_DEQUEUED = "TIMER_DEQUEUE_MS"
 
 
 class Timers:
@@ -51,6 +49,7 @@ class Timers:
         self._store = store
         self._clock = clock
         self._settle = settle
+        self._failures = FailureLog("delivering a timed message")
         self._path = directory / "config" / "timercheck"
         self._saved = TimerCheckpoint.load(self._path)
         # Java makes it again from the timer log, while what is in it now may point to what is no longer there.
@@ -113,20 +112,21 @@ class Timers:
         while self._next < high and limit > 0:
             position, size, _ = self._store.queue(TIMER_TOPIC, 0).unit(self._next)
             message = self._store.message_at(position)
-            if message is None or not message.properties.get(TIMER_OUT, "").isdecimal():
-                log.warning("message %d of %s cannot be delivered: it is damaged", self._next, TIMER_TOPIC)
+            out = None if message is None else _due(message)
+            if message is None or out is None:
+                log.warning("message %d of %s is skipped: it does not say when it is due", self._next, TIMER_TOPIC)
             else:
-                self._add(message, size)
+                self._add(message, size, out)
             self._next += 1
             limit -= 1
 
-    def _add(self, message: MessageView, size: int) -> None:
+    def _add(self, message: MessageView, size: int, out: int) -> None:
         now = _second_of(int(self._clock() * 1000))
-        second = _second_of(int(message.properties[TIMER_OUT]))
+        second = _second_of(out)
         kind = NORMAL
         if second - now >= _ROLL_AFTER:
             second, kind = now + _ROLL_AFTER, kind | ROLL
-        if TAKES_BACK in message.properties:
+        if BrokerProperty.TAKES_BACK in message.properties:
             kind |= DELETE
         second = max(second, self._second)
         # the unit has 32 bits for the time between the two
@@ -153,7 +153,7 @@ class Timers:
         batch = list(islice(self._due, limit))
         if batch:
             for unit in batch:
-                self._deliver_one(unit)
+                self._try(unit)
             self._settle()
             self._count(len(batch))
         more = self._next < self._store.bounds(TIMER_TOPIC, 0)[1]
@@ -201,7 +201,16 @@ class Timers:
     def _target(self, unit: TimerUnit) -> str | None:
         """Which message a message takes back."""
         message = self._store.message_at(unit.log_offset)
-        return None if message is None else message.properties.get(TAKES_BACK)
+        return None if message is None else message.properties.get(BrokerProperty.TAKES_BACK)
+
+    def _try(self, unit: TimerUnit) -> None:
+        """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
+        try:
+            self._deliver_one(unit)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._failures.record(error, f"the timed message at {unit.log_offset} of the log is skipped")
 
     def _deliver_one(self, unit: TimerUnit) -> None:
         message = self._store.message_at(unit.log_offset)
@@ -211,10 +220,14 @@ class Timers:
             return
         properties = message.properties
         if unit.kind & ROLL:
-            rolled = int(properties.get(_ROLLED, "0")) + 1
-            self._store.append(stored_again(message, TIMER_TOPIC, 0, {**properties, _ROLLED: str(rolled)}))
+            rolled = (wire_int(properties.get(BrokerProperty.TIMER_ROLLED), 0, INT32[1] - 1) or 0) + 1
+            rolls = {BrokerProperty.TIMER_ROLLED: str(rolled)}
+            self._store.append(stored_again(message, TIMER_TOPIC, 0, {**properties, **rolls}))
         elif not unit.kind & DELETE and f"{real[0]}+{message.unique_key}" not in self._taken_back:
-            times = {_ENQUEUED: str(unit.written), _DEQUEUED: str(int(self._clock() * 1000))}
+            times = {
+                BrokerProperty.TIMER_ENQUEUED: str(unit.written),
+                BrokerProperty.TIMER_DEQUEUED: str(int(self._clock() * 1000)),
+            }
             self._store.append(stored_again(message, *real, {**properties, **times}))
 
     # -- the rest
@@ -233,6 +246,11 @@ class Timers:
 
     def close(self) -> None:
         self._log.close()
+
+
+def _due(message: MessageView) -> int | None:
+    """When a waiting message is due; None where it does not say so."""
+    return wire_int(message.properties.get(BrokerProperty.TIMER_OUT), 0, INT64[1])
 
 
 def _second_of(time: int) -> int:

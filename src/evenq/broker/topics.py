@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from evenq.protocol.bodies import TopicConfig, TopicConfigTable
 from evenq.protocol.flags import Perm
-from evenq.protocol.names import DEAD_LETTER, NOT_FOR_SENDING, RETRY
+from evenq.protocol.names import DEAD_LETTER, RETRY, may_send, reply_topic
 
 __all__ = ["DEFAULT_TOPIC", "Topics", "dead_letter_topic", "retry_topic"]
 
@@ -40,7 +40,7 @@ def _system_topics(cluster: str, broker: str) -> Iterator[TopicConfig]:
     yield topic(broker, 1, inherited)
     yield topic("OFFSET_MOVED_EVENT", 1)
     yield topic("SCHEDULE_TOPIC_XXXX", 18)
-    yield topic(f"{cluster}_REPLY_TOPIC", 1)
+    yield topic(reply_topic(cluster), 1)
     yield topic(f"rmq_sys_REVIVE_LOG_{cluster}", 8)
     yield topic(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, int(Perm.INHERIT))
     yield topic("RMQ_SYS_TRANS_HALF_TOPIC", 1)
@@ -62,6 +62,7 @@ class Topics:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
+        self._reply_topic = reply_topic(cluster)
         self.auto_create = auto_create
         self._changed = changed
         system = {config.topic_name: config for config in _system_topics(cluster, broker)}
@@ -79,9 +80,9 @@ class Topics:
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._table.values())
 
-    def may_send(self, topic: str) -> bool:
-        """Whether clients may send to it at all."""
-        return topic not in NOT_FOR_SENDING
+    def may_send(self, topic: str, *, reply: bool = False) -> bool:
+        """Whether clients may send to it at all. The cluster's reply topic takes replies only."""
+        return may_send(topic) and (reply or topic != self._reply_topic)
 
     def create_for_send(self, topic: str, default_topic: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
         """The topic of a send, created after the model of ``default_topic`` where it is missing and that is allowed."""

@@ -3,7 +3,11 @@
 RocketMQ keeps two queues for it. Half messages go to the first; that one is committed or rolled back is noted in the
 second, by its offset in the first. A producer that does not speak up is asked: the half message is then stored anew at
 the end of its queue, with the number of times it was asked for. What is before the offsets of the group
-``CID_RMQ_SYS_TRANS`` in both queues is over.
+``CID_RMQ_SYS_TRANS`` in both queues is over. A half message that nobody speaks up for goes to a third queue; until its
+transaction ends, it can still be committed from there.
+
+Only what a broker wrote is believed: notes of ended transactions and the property that names a half message's first
+offset. A half message is open or given up; any other that an end names was ended before.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from evenq.broker.admission import IMMUNITY, INT32, INT64, BrokerProperty, wire_int
 from evenq.broker.intake import Intake, real_queue, stored_again
 from evenq.broker.offsets import GroupOffsets
 from evenq.broker.server import Refusal
@@ -26,6 +31,7 @@ from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import encode_record
 from evenq.protocol.view import MessageView
+from evenq.supervision import FailureLog
 
 __all__ = ["HALF_TOPIC", "TransactionSettings", "Transactions", "question"]
 
@@ -36,10 +42,6 @@ ENDED_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _GROUP = "CID_RMQ_SYS_TRANS"
 
-_CHECKS = "TRANSACTION_CHECK_TIMES"
-_FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
-_IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-_ID = "__transactionId__"
 _REAL = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID})
 
 _ENDED_TAG = "d"
@@ -94,6 +96,7 @@ class Transactions:
         self._settle = settle
         self._ask = ask
         self._settings = settings
+        self._failures = FailureLog("asking about a half message")
         self._next_check = clock() + settings.check_every
         # those that a running check has not come to
         self._to_check: deque[_Half] = deque()
@@ -104,17 +107,28 @@ class Transactions:
         self._to_check.clear()
         # by every offset that they have or had
         self._open: dict[int, _Half] = {}
+        # the same of those that were given up and can still be ended
+        self._given_up: dict[int, _Half] = {}
         # half messages that are ended, with the offset of the note that says so, as long as they are not all over
         self._ended: dict[int, int] = {}
         self._over = self._start(HALF_TOPIC), self._start(ENDED_TOPIC)
-        for note in self._read(ENDED_TOPIC, self._over[1]):
-            for offset in note.body.decode(errors="replace").split(","):
-                if offset.isdecimal():
-                    self._ended[int(offset)] = note.queue_offset
+        given_up = list(self._read_given_up())
+        # what was given up long ago may have been ended since
+        for note in self._read(ENDED_TOPIC, self._store.bounds(ENDED_TOPIC, 0)[0] if given_up else self._over[1]):
+            for text in note.body.decode(errors="replace").split(","):
+                offset = wire_int(text, 0, INT64[1])
+                if offset is not None:
+                    self._ended[offset] = note.queue_offset
+        lapsed = {half.offsets[-1] for half in given_up}
+        for half in given_up:
+            if half.offsets[-1] not in self._ended:
+                self._given_up |= dict.fromkeys(half.offsets, half)
+        self._ended = {offset: note for offset, note in self._ended.items() if note >= self._over[1]}
         for message in self._read(HALF_TOPIC, self._over[0]):
-            if message.queue_offset not in self._ended and message.commit_log_offset not in self._store.sources:
-                stored = Stored(message.queue_offset, message.commit_log_offset)
-                self._add(stored, message.born_timestamp, message.properties)
+            offset = message.queue_offset
+            is_ended = offset in self._ended or message.commit_log_offset in self._store.sources
+            if not is_ended and offset not in lapsed:
+                self._add(self._half(message))
 
     def _start(self, topic: str) -> int:
         low, high = self._store.bounds(topic, 0)
@@ -126,45 +140,80 @@ class Transactions:
             if message is not None:
                 yield message
 
-    def _add(self, stored: Stored, born: int, properties: Mapping[str, str]) -> None:
-        first = properties.get(_FIRST_OFFSET, "")
-        offsets = [int(first)] if first.isdecimal() else []
-        immunity = properties.get(_IMMUNITY, "")
-        half = _Half(
-            [*offsets, stored.queue_offset],
-            stored.log_offset,
-            born,
-            int(immunity) * 1000 if immunity.isdecimal() else int(self._settings.timeout * 1000),
-            int(properties.get(_CHECKS, "0")),
-        )
+    def _add(self, half: _Half) -> None:
         self._open |= dict.fromkeys(half.offsets, half)
+
+    def _half(self, message: MessageView) -> _Half:
+        """A half message that was read from its queue."""
+        properties = message.properties
+        first = self._first_offset(message)
+        return _Half(
+            [message.queue_offset] if first is None else [first, message.queue_offset],
+            message.commit_log_offset,
+            message.born_timestamp,
+            self._immunity_ms(properties),
+            wire_int(properties.get(BrokerProperty.CHECKS), 0, INT32[1]) or 0,
+        )
+
+    def _immunity_ms(self, properties: Mapping[str, str]) -> int:
+        seconds = _immunity(properties)
+        return int(self._settings.timeout * 1000) if seconds is None else seconds * 1000
+
+    def _first_offset(self, message: MessageView) -> int | None:
+        """The offset at which a half message was first stored, if a broker stored it anew; None for any other.
+
+        A record that says of which other it was made is this broker's. The Java broker's do not, so there the message
+        at the first offset must be the same.
+        """
+        first = wire_int(message.properties.get(BrokerProperty.FIRST_OFFSET), 0, message.queue_offset - 1)
+        if first is None or message.prepared_transaction_offset < 0:
+            return first
+        low, high = self._store.bounds(HALF_TOPIC, 0)
+        if not low <= first < high:
+            return None
+        original = self._store.message_at(self._store.queue(HALF_TOPIC, 0).unit(first)[0])
+        return first if original is not None and _is_same(original, message) else None
+
+    def _read_given_up(self) -> Iterator[_Half]:
+        """The half messages that this broker gave up and that are still kept."""
+        for message in self._read(GIVEN_UP_TOPIC, self._store.bounds(GIVEN_UP_TOPIC, 0)[0]):
+            if message.prepared_transaction_offset < 0:
+                half = self._store.message_at(~message.prepared_transaction_offset)
+                if half is not None and half.topic == HALF_TOPIC:
+                    yield self._half(half)
 
     # -- producers speak
 
     def prepare(self, message: Incoming, properties: Mapping[str, str]) -> Stored:
         """Store a half message: for its real queue when it is committed."""
-        wire = {**properties, _ID: properties.get(Property.UNIQUE_KEY, "")}
+        wire = {**properties, BrokerProperty.TRANSACTION_ID: properties.get(Property.UNIQUE_KEY, "")}
         # whether it is delayed is asked when it is committed
         plain = message._replace(sys_flag=message.sys_flag & ~_TRANSACTION)
         stored = self._intake.park(plain, wire, HALF_TOPIC, 0)
-        self._add(stored, message.born_timestamp, properties)
+        immunity = self._immunity_ms(properties)
+        self._add(_Half([stored.queue_offset], stored.log_offset, message.born_timestamp, immunity, 0))
         return stored
 
     def end(self, header: headers.EndTransaction) -> None:
         """Commit a half message or roll it back; a second time has no effect."""
         message = self._find(header)
-        half = self._open.get(message.queue_offset)
-        if half is None and message.queue_offset in self._ended:
+        half = self._known(message.queue_offset) or self._known(self._first_offset(message))
+        if half is None:
             log.info("half message %s was ended before", header.msg_id)
             return
-        if half is not None and half.log_offset != message.commit_log_offset:
-            message = self._store.message_at(half.log_offset) or message
+        if half.log_offset != message.commit_log_offset:
+            last = self._store.message_at(half.log_offset)
+            if last is not None and _is_same(last, message):
+                message = last
         if header.commit_or_rollback == TransactionState.COMMIT:
             self._commit(message)
         note = self._note_ended(message)
-        if half is not None:
-            self._ended |= dict.fromkeys(half.offsets, note)
-            self._forget(half)
+        self._ended |= dict.fromkeys(half.offsets, note)
+        self._forget(half)
+
+    def _known(self, offset: int | None) -> _Half | None:
+        """The half message that is or was at an offset, if it can still be ended."""
+        return None if offset is None else self._open.get(offset) or self._given_up.get(offset)
 
     def _find(self, header: headers.EndTransaction) -> MessageView:
         """The half message that a producer speaks of; an error where that cannot be."""
@@ -175,9 +224,9 @@ class Transactions:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if message.queue_offset != header.tran_state_table_offset:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
-        immunity = message.properties.get(_IMMUNITY, "")
-        if immunity.isdecimal() and not header.from_transaction_check:
-            limit = max(int(immunity), self._settings.timeout)
+        immunity = _immunity(message.properties)
+        if immunity is not None and not header.from_transaction_check:
+            limit = max(immunity, self._settings.timeout)
             if self._clock() - message.born_timestamp / 1000 > limit:
                 raise Refusal(ResponseCode.ILLEGAL_OPERATION, f"it is over {limit} s old: wait until you are asked")
         return message
@@ -204,7 +253,9 @@ class Transactions:
 
     def _forget(self, half: _Half) -> None:
         for offset in half.offsets:
-            del self._open[offset]
+            for table in (self._open, self._given_up):
+                if table.get(offset) is half:
+                    del table[offset]
 
     # -- producers are asked
 
@@ -216,7 +267,7 @@ class Transactions:
             self._to_check.extend({id(half): half for half in self._open.values()}.values())
             self._pass_over()
         batch = [self._to_check.popleft() for _ in range(min(limit, len(self._to_check)))]
-        asked = [again for half in batch if self._is_due(half) and (again := self._again(half))]
+        asked = [again for half in batch if self._is_due(half) and (again := self._try(half))]
         if batch:
             self._settle()
         for message in asked:
@@ -226,6 +277,16 @@ class Transactions:
     def _is_due(self, half: _Half) -> bool:
         age = int(self._clock() * 1000) - half.born
         return self._open.get(half.offsets[-1]) is half and not 0 <= age <= half.immunity
+
+    def _try(self, half: _Half) -> MessageView | None:
+        """Ask about a half message. One that cannot be asked about must not keep producers from being asked."""
+        try:
+            return self._again(half)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._failures.record(error, f"the half message at {half.log_offset} of the log waits for the next check")
+            return None
 
     def _again(self, half: _Half) -> MessageView | None:
         """Store a half message that is asked about anew, and give that back; or give it up."""
@@ -239,12 +300,14 @@ class Transactions:
             self._topics.create_for_group(GIVEN_UP_TOPIC, 1)
             self._store.append(stored_again(message, GIVEN_UP_TOPIC, 0, message.properties))
             self._forget(half)
+            self._given_up |= dict.fromkeys(half.offsets, half)
             return None
         return self._store_anew(half, message)
 
     def _store_anew(self, half: _Half, message: MessageView) -> MessageView | None:
         half.checks += 1
-        properties = {**message.properties, _CHECKS: str(half.checks), _FIRST_OFFSET: str(half.offsets[0])}
+        notes = {BrokerProperty.CHECKS: str(half.checks), BrokerProperty.FIRST_OFFSET: str(half.offsets[0])}
+        properties = {**message.properties, **notes}
         stored = self._store.append(stored_again(message, HALF_TOPIC, 0, properties))
         self._note_ended(message)
         half.offsets.append(stored.queue_offset)
@@ -258,11 +321,24 @@ class Transactions:
         for topic, offset in zip((HALF_TOPIC, ENDED_TOPIC), self._over, strict=True):
             if offset != self._offsets.get(_GROUP, topic, 0):
                 self._offsets.commit(_GROUP, topic, 0, offset)
+        kept = self._store.log.start
+        self._given_up = {offset: half for offset, half in self._given_up.items() if half.log_offset >= kept}
         _, halves = self._store.bounds(HALF_TOPIC, 0)
         _, notes = self._store.bounds(ENDED_TOPIC, 0)
         over = min((half.offsets[-1] for half in self._open.values()), default=halves)
         self._ended = {offset: note for offset, note in self._ended.items() if offset >= over}
         self._over = over, min(self._ended.values(), default=notes)
+
+
+def _immunity(properties: Mapping[str, str]) -> int | None:
+    """For how many seconds a producer is not asked about its half message, if the message says so."""
+    return wire_int(properties.get(IMMUNITY), 0, 1 << 31)
+
+
+def _is_same(half: MessageView, other: MessageView) -> bool:
+    """Whether two half messages are one, which was stored anew."""
+    names = (Property.UNIQUE_KEY, Property.PRODUCER_GROUP, Property.REAL_TOPIC)
+    return half.topic == HALF_TOPIC and all(half.properties.get(n) == other.properties.get(n) for n in names)
 
 
 def question(half: MessageView, broker: str) -> Command:

@@ -7,10 +7,13 @@ import re
 __all__ = [
     "DEAD_LETTER",
     "NOT_FOR_SENDING",
+    "PATH_LIMIT",
     "RETRY",
     "TOPIC_LIMIT",
     "group_error",
     "is_system_topic",
+    "may_send",
+    "reply_topic",
     "topic_error",
     "with_namespace",
     "without_namespace",
@@ -34,7 +37,8 @@ _REPLY_POSTFIX = "_REPLY_TOPIC"
 TOPIC_LIMIT = 127
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_GROUP_TOPIC_LIMIT = 255
+# Topics are directories of a broker: no name may be longer, whatever the broker is set to.
+PATH_LIMIT = 255
 # a group's name is a part of its topics' names
 _GROUP_LIMIT = 120
 
@@ -45,7 +49,7 @@ def topic_error(topic: str, longest: int = TOPIC_LIMIT) -> str | None:
     >>> topic_error("orders"), topic_error("or ders")
     (None, "topic 'or ders' has characters other than %, |, a-z, A-Z, 0-9, _ and -")
     """
-    return _error("topic", topic, _GROUP_TOPIC_LIMIT if topic.startswith((RETRY, DEAD_LETTER)) else longest)
+    return _error("topic", topic, PATH_LIMIT if topic.startswith((RETRY, DEAD_LETTER)) else longest)
 
 
 def group_error(group: str) -> str | None:
@@ -70,6 +74,20 @@ def _error(kind: str, name: str, limit: int) -> str | None:
 def is_system_topic(topic: str) -> bool:
     """Whether a topic is RocketMQ's own, the same in every namespace."""
     return topic in _SYSTEM or topic.startswith(_SYSTEM_PREFIX) or topic.endswith(_REPLY_POSTFIX)
+
+
+def may_send(topic: str) -> bool:
+    """Whether clients may send to a topic: not to one of the broker's own books.
+
+    >>> may_send("orders"), may_send("RMQ_SYS_TRACE_TOPIC"), may_send("rmq_sys_wheel_timer")
+    (True, True, False)
+    """
+    return topic not in NOT_FOR_SENDING and not topic.startswith(_SYSTEM_PREFIX)
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic of a cluster in which replies are stored."""
+    return cluster + _REPLY_POSTFIX
 
 
 def with_namespace(namespace: str, name: str) -> str:

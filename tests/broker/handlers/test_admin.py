@@ -1,10 +1,13 @@
 """The broker's own figures and settings."""
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from evenq.broker import Broker
+from evenq.broker import Broker, BrokerSettings
+from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -114,3 +117,44 @@ def test_what_cannot_be_changed_is_refused_and_nothing_else_is_done(peer: Peer, 
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert words in (answer.remark or "")
     assert settings(peer) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fileReservedTime=nan", "fileReservedTime cannot be 'nan': give a finite number, more than 0"),
+        ("fileReservedTime=inf", "fileReservedTime cannot be 'inf'"),
+        ("fileReservedTime=-1", "fileReservedTime cannot be '-1'"),
+        ("maxMessageSize=-1", "maxMessageSize cannot be '-1': give bytes of a body, 1 to 2147483647"),
+        ("maxMessageSize=0", "maxMessageSize cannot be '0'"),
+        ("maxMessageSize=1_000", "maxMessageSize cannot be '1_000': give a whole number of bytes"),
+        ("maxMessageSize=" + "9" * 5000, "maxMessageSize cannot be '9999"),
+        ("maxMessageSize=9\nfileReservedTime=nan", "fileReservedTime cannot be 'nan'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(peer: Peer, text: str, words: str) -> None:
+    before = settings(peer)
+    answer = change(peer, text)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert words in (answer.remark or "")
+    assert settings(peer) == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep_hours": math.nan},
+        {"keep_hours": 0},
+        {"keep_bytes": 0},
+        {"max_message": -1},
+        {"max_topic": 256},
+        {"delivery_seconds": 0},
+        {"housekeeping_seconds": math.inf},
+        {"flush": "never"},
+    ],
+    ids=str,
+)
+def test_a_broker_cannot_be_set_so_at_its_start(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ArgumentError, match=f"{name}=.*: give"):
+        BrokerSettings(**wrong)

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 
 from evenq.broker import Broker
@@ -184,3 +185,34 @@ def test_all_producers_of_a_broker(connect: Connect, group: str) -> None:
     (producer,) = table[group]
     assert (producer.client_id, producer.remote_ip) == ("p1", "{}:{}".format(*peer.socket.getsockname()))
     assert producer.last_update_timestamp > 0
+
+
+def test_the_cpp_client_writes_enums_by_their_number(peer: Peer, group: str, broker: Broker) -> None:
+    beat = {
+        "clientID": "cpp",
+        "consumerDataSet": [
+            {
+                "groupName": group,
+                "consumeFromWhere": 0,
+                "consumeType": 1,
+                "messageModel": 0,
+                "subscriptionDataSet": [{"topic": "orders", "subString": "*", "subVersion": "1"}],
+            }
+        ],
+    }
+    assert peer.ask(RequestCode.HEART_BEAT, body=json.dumps(beat).encode()).code == ResponseCode.SUCCESS
+    assert peer.members(group) == ["cpp"]
+    known = broker.groups.get(group)
+    assert known is not None
+    assert (known.consume_type, known.message_model, known.consume_from_where) == (
+        "CONSUME_PASSIVELY",
+        "BROADCASTING",
+        "CONSUME_FROM_LAST_OFFSET",
+    )
+
+
+def test_a_number_that_is_no_enum_is_refused(peer: Peer, group: str) -> None:
+    beat = {"clientID": "cpp", "consumerDataSet": [{"groupName": group, "messageModel": 7}]}
+    answer = peer.ask(RequestCode.HEART_BEAT, body=json.dumps(beat).encode())
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "messageModel" in (answer.remark or "")

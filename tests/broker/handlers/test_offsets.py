@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from evenq.broker import Broker
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -92,3 +93,21 @@ def check(address: str) -> None:
         assert [message.body for message in peer.pull("orders")] == [b"0", b"1", b"2", b"3", b"4"]
         assert query(peer, "orders", "billing").ext == {"offset": "3"}
         assert peer.put("orders").ext["queueOffset"] == "5"
+
+
+@pytest.mark.parametrize(("queue_id", "offset"), [(4, 0), (2**31 - 1, 0), (-1, 0), (0, -1)])
+def test_a_commit_for_no_queue_or_offset_is_refused(
+    peer: Peer, topic: str, group: str, broker: Broker, queue_id: int, offset: int
+) -> None:
+    peer.put(topic)
+    answer = update(peer, topic, group, offset, queue_id)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "is illegal" in (answer.remark or "")
+    assert broker.offsets.queues(group, topic) == {}
+
+
+def test_a_pull_commits_no_negative_offset(peer: Peer, topic: str, broker: Broker) -> None:
+    peer.put(topic)
+    ext = peer.pull_header(topic, commit=0).to_ext() | {"commitOffset": "-5"}
+    assert peer.ask(RequestCode.PULL_MESSAGE, headers.PullRequest.from_ext(ext)).code == ResponseCode.SUCCESS
+    assert broker.offsets.get("billing", topic, 0) is None

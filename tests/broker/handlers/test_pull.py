@@ -231,3 +231,32 @@ class TestRefusals:
         peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode())
         header = peer.pull_header(topic).to_ext() | {"consumerGroup": group}
         assert peer.ask(PULL, headers.PullRequest.from_ext(header)).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("most", [0, -1, -(2**31)])
+@pytest.mark.parametrize("filtered", [False, True], ids=["all", "sql"])
+def test_a_pull_for_no_message_gets_one(peer: Peer, topic: str, most: int, filtered: bool) -> None:
+    fill(peer, topic, 3)
+    ext = peer.pull_header(topic, most=most).to_ext()
+    if filtered:
+        ext |= {"subscription": "TAGS is not null", "expressionType": "SQL92"}
+    answer = peer.ask(PULL, headers.PullRequest.from_ext(ext))
+    assert (answer.code, found(answer)) == (ResponseCode.SUCCESS, [b"0"])
+    assert offsets(answer) == (1, 0, 3)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1])
+def test_a_pull_for_no_bytes_gets_one_message(peer: Peer, topic: str, size: int) -> None:
+    fill(peer, topic, 3)
+    ext = peer.pull_header(topic).to_ext() | {"maxMsgBytes": str(size)}
+    answer = peer.ask(PULL, headers.PullRequest.from_ext(ext))
+    assert (answer.code, found(answer)) == (ResponseCode.SUCCESS, [b"0"])
+
+
+@pytest.mark.parametrize("value", ["0" * 4400 + "1", "-" + "0" * 4401, "1" * 4401], ids=["zeros", "minus", "ones"])
+def test_a_very_long_number_does_not_end_a_filter(peer: Peer, topic: str, value: str) -> None:
+    peer.put(topic, b"long", properties=f"a\x01{value}\x02")
+    peer.put(topic, b"short", properties="a\x019\x02")
+    ext = peer.pull_header(topic).to_ext() | {"subscription": "a > 5", "expressionType": "SQL92"}
+    answer = peer.ask(PULL, headers.PullRequest.from_ext(ext))
+    assert (answer.code, found(answer)) == (ResponseCode.SUCCESS, [b"short"])

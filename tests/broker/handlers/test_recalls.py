@@ -70,3 +70,16 @@ def test_what_is_no_handle_is_refused(peer: Peer, topic: str, handle: str) -> No
 def test_an_unknown_topic_is_refused(peer: Peer, topic: str) -> None:
     handle = RecallHandle(topic, "broker-a", 1, "A1").encode()
     assert recall(peer, topic, handle).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize("where", ["handle", "group"])
+def test_a_recall_carries_no_further_properties(peer: Peer, topic: str, broker_clock: Clock, where: str) -> None:
+    peer.put(topic)
+    own = "A1\x02TIMER_OUT_MS\x01" + "9" * 20
+    handle = RecallHandle(topic, "broker-a", int(broker_clock.now() + 10) * 1000, own if where == "handle" else "A1")
+    header = headers.RecallRequest(
+        topic=topic, recall_handle=handle.encode(), producer_group=own if where == "group" else "shop"
+    )
+    answer = peer.ask(RequestCode.RECALL_MESSAGE, header)
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+    assert "U+0001 or U+0002: give back the handle" in (answer.remark or "")

@@ -91,3 +91,51 @@ def test_a_reply_to_nobody_is_an_error(peer: Peer, to: str | None, topic: str, s
     told = peer.answer(reply(peer, to, topic))
     assert told.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST)
     assert says in (told.remark or "")
+
+
+@pytest.mark.parametrize("to", ["nobody", None])
+def test_a_reply_to_nobody_is_not_stored(peer: Peer, broker: Broker, to: str | None) -> None:
+    before = broker.store.bounds(TOPIC, 0)
+    assert peer.answer(reply(peer, to)).code == ResponseCode.SYSTEM_ERROR
+    assert broker.store.bounds(TOPIC, 0) == before
+
+
+@pytest.mark.parametrize("name", ["rmq_sys_wheel_timer", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"])
+def test_a_reply_goes_to_no_book_of_the_broker(peer: Peer, asker: Peer, broker: Broker, name: str) -> None:
+    before = broker.store.bounds(name, 0)
+    told = peer.answer(reply(peer, asker.client_id, name))
+    assert told.code == ResponseCode.NO_PERMISSION
+    assert broker.store.bounds(name, 0) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("e", "7000", ResponseCode.INVALID_PARAMETER),
+        ("f", "128", ResponseCode.MESSAGE_ILLEGAL),
+        ("i", "a\x01" + "b" * 40_000, ResponseCode.MESSAGE_ILLEGAL),
+        ("b", "../../x", ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_a_reply_is_checked_like_a_send(peer: Peer, asker: Peer, field: str, value: str, code: int) -> None:
+    properties = encode_properties({"REPLY_TO_CLIENT": asker.client_id})
+    ext = peer.send_header(TOPIC, properties=properties).to_ext() | {field: value}
+    told = peer.ask(RequestCode.SEND_REPLY_MESSAGE_V2, headers.SendRequestV2.from_ext(ext), b"x")
+    assert told.code == code
+
+
+def test_a_reply_is_stored_without_the_brokers_properties(peer: Peer, asker: Peer, broker: Broker) -> None:
+    text = encode_properties({"REPLY_TO_CLIENT": asker.client_id, "REAL_TOPIC": "../../x"}) + "end\x01\0"
+    ext = peer.send_header(TOPIC, properties=text).to_ext() | {"f": "12"}
+    sent = peer.send(RequestCode.SEND_REPLY_MESSAGE_V2, headers.SendRequestV2.from_ext(ext), b"x")
+    push = asker.notification()
+    answer(asker, push)
+    stored = broker.store.message_at(int(peer.answer(sent).ext["msgId"][-16:], 16))
+    assert stored is not None
+    assert stored.properties == {"REPLY_TO_CLIENT": asker.client_id, "end": "\0"}
+    assert stored.sys_flag == 0
+    record = broker.store.record_at(stored.commit_log_offset)
+    assert record is not None
+    assert record[-1] != 0
+    pushed = headers.PushReply.from_ext(push.ext)
+    assert (pushed.sys_flag, "REAL_TOPIC" in (pushed.properties or "")) == (0, False)

@@ -114,3 +114,16 @@ def test_a_reset_does_not_outlive_its_topic(ready: Peer, topic: str, group: str,
     ready.ask(RequestCode.DELETE_TOPIC_IN_BROKER, headers.DeleteTopic(topic=topic))
     ready.put(topic)
     assert ready.ask(RequestCode.PULL_MESSAGE, pull(group, topic, 0)).code == ResponseCode.SUCCESS
+
+
+def test_a_queue_that_is_not_there_is_not_reset(ready: Peer, topic: str, group: str, broker: Broker) -> None:
+    answer = reset(ready, group, topic, queue_id=4)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "has queues 0 to 3" in (answer.remark or "")
+    assert broker.offsets.queues(group, topic) == {0: 5}
+
+
+def test_offsets_are_cloned_to_no_impossible_group(ready: Peer, topic: str, group: str, broker: Broker) -> None:
+    header = headers.CloneOffsets(src_group=group, dest_group="a@b", topic=topic, offline=True)
+    assert ready.ask(RequestCode.CLONE_GROUP_OFFSET, header).code == ResponseCode.INVALID_PARAMETER
+    assert broker.offsets.queues("a@b", topic) == {}

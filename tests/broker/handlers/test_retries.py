@@ -92,3 +92,12 @@ def test_a_client_may_send_to_the_retry_topic_itself(peer: Peer, group: str, bro
     broker_clock.advance(1)
     (again,) = wait_until(partial(peer.pull, f"%RETRY%{group}"), "the message once more")
     assert (again.body, again.reconsume_times) == (b"3", 3)
+
+
+def test_what_waits_cannot_be_sent_back(peer: Peer, topic: str, group: str) -> None:
+    properties = encode_properties({"TRAN_MSG": "true", "PGROUP": "shop"})
+    half = peer.put(topic, b"secret", properties=properties)
+    answer = back(peer, int(half.ext["msgId"][-16:], 16), group, level=-1)
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+    assert "send back what was pulled" in (answer.remark or "")
+    assert peer.pull(f"%DLQ%{group}") == []

@@ -1,11 +1,13 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from evenq.broker import Broker, BrokerSettings
-from evenq.protocol import headers
+from evenq.protocol import bodies, headers
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
 from evenq.protocol.ids import parse_message_id
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.view import MessageView
@@ -201,3 +203,155 @@ def test_messages_of_many_senders_keep_their_order(connect: Callable[..., Peer],
     for number in range(3):
         own = [body for body in found if body.startswith(b"%d-" % number)]
         assert own == sorted(own)
+
+
+# What clients may not say
+
+
+def send(
+    peer: Peer, topic: str, body: bytes = b"x", code: int = RequestCode.SEND_MESSAGE_V2, **more: object
+) -> Command:
+    """A send with other fields than usual."""
+    ext = peer.send_header(topic).to_ext() | {name: str(value) for name, value in more.items()}
+    return peer.ask(code, headers.SendRequestV2.from_ext(ext), body)
+
+
+@pytest.mark.parametrize("flags", [4, 8, 12, 4 | 1 << 30])
+def test_an_ordinary_message_cannot_pose_as_a_transactions(peer: Peer, topic: str, flags: int) -> None:
+    assert send(peer, topic, f=flags | 2).code == ResponseCode.SUCCESS
+    (message,) = stored(peer, topic)
+    assert message.sys_flag == 2
+
+
+@pytest.mark.parametrize(("code", "flags"), [(310, 64), (310, 128), (320, 4), (320, 8), (320, 128)])
+def test_flags_that_need_a_topic_of_their_own_are_refused(peer: Peer, topic: str, code: int, flags: int) -> None:
+    answer = send(peer, topic, encode_batch([BatchEntry(b"x")]), code, f=flags)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"sysFlag {flags}" in (answer.remark or "")
+    assert stored(peer, topic) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    "REAL_TOPIC REAL_QID TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY "
+    "TRANSACTION_CHECK_TIMES TRAN_PREPARED_QUEUE_OFFSET __transactionId__ INNER_NUM POP_CK RETRY_TOPIC "
+    "ORIGIN_MESSAGE_ID".split(),
+)
+@pytest.mark.parametrize("batched", [False, True], ids=["single", "batch"])
+def test_properties_of_the_broker_are_not_taken(peer: Peer, topic: str, name: str, batched: bool) -> None:
+    properties = {"KEYS": "k", name: "../../../x", "own": "value"}
+    if batched:
+        entries = [BatchEntry(b"first", "own\x01\x00\x02"), BatchEntry(b"x", encode_properties(properties), 7)]
+        answer = send(peer, topic, encode_batch(entries), RequestCode.SEND_BATCH_MESSAGE)
+    else:
+        answer = peer.put(topic, properties=encode_properties(properties))
+    assert answer.code == ResponseCode.SUCCESS
+    message = stored(peer, topic)[-1]
+    assert (message.properties["KEYS"], message.properties["own"], message.body) == ("k", "value", b"x")
+    assert name not in message.properties
+    assert message.flag == (7 if batched else 0)
+
+
+def test_a_copy_of_a_timed_message_is_due_at_once(peer: Peer, topic: str) -> None:
+    peer.put(topic, properties=encode_properties({"TIMER_OUT_MS": "1", "TIMER_DELAY_SEC": "60", "KEYS": "k"}))
+    (message,) = stored(peer, topic)
+    assert [name for name in message.properties if name.startswith("TIMER_")] == []
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_timed_messages_are_refused_in_a_batch(peer: Peer, topic: str, name: str) -> None:
+    batch = encode_batch([BatchEntry(b"x", f"{name}\x0160\x02")])
+    answer = send(peer, topic, batch, RequestCode.SEND_BATCH_MESSAGE)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"{name}: send timed messages singly" in (answer.remark or "")
+    assert stored(peer, topic) == []
+
+
+@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("value", ["1_0", " 1", "٣", "1" * 5000], ids=["underscore", "blank", "arabic", "long"])
+@pytest.mark.parametrize("half", [False, True], ids=["ordinary", "half"])
+def test_a_time_that_is_no_number_is_refused(peer: Peer, topic: str, name: str, value: str, half: bool) -> None:
+    properties = {name: value} | ({"TRAN_MSG": "true"} if half else {})
+    answer = peer.put(topic, properties=encode_properties(properties))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"{name} is {value[:40]!r}: it must be a whole number" in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    "rmq_sys_wheel_timer rmq_sys_REVIVE_LOG_DefaultCluster rmq_sys_new DefaultCluster_REPLY_TOPIC "
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC".split(),
+)
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
+def test_the_brokers_own_topics_take_no_messages(peer: Peer, broker: Broker, name: str, code: int) -> None:
+    before = broker.store.bounds(name, 0)
+    answer = send(peer, name, encode_batch([BatchEntry(b"x")]), code)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert f"topic[{name}] is forbidden" in (answer.remark or "")
+    assert broker.store.bounds(name, 0) == before
+
+
+@pytest.mark.parametrize("name", ["RMQ_SYS_TRACE_TOPIC", "TBW102", "BenchmarkTest", "DefaultCluster", "broker-a"])
+def test_system_topics_that_are_meant_for_clients_stay_open(peer: Peer, name: str) -> None:
+    assert peer.put(name).code == ResponseCode.SUCCESS
+
+
+def test_the_name_of_a_topic_that_exists_is_checked_too(
+    peer: Peer, one_broker: EmbeddedCluster, broker: Broker
+) -> None:
+    name = "../../../x"
+    one_broker.call(lambda: broker.topics.put(bodies.TopicConfig(topic_name=name)))
+    answer = peer.put(name)
+    one_broker.call(lambda: broker.topics.delete(name))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "has characters other than" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("queue_id", [-1, 0])
+def test_a_topic_without_queues_takes_no_message(peer: Peer, topic: str, queue_id: int) -> None:
+    create = headers.CreateTopic(topic=topic, read_queue_nums=0, write_queue_nums=0, perm=6)
+    peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create)
+    assert peer.put(topic, queue_id=queue_id).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_no_topic_is_made_without_queues(peer: Peer, topic: str, broker: Broker) -> None:
+    answer = send(peer, topic, d=0)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "defaultTopicQueueNums is 0: give at least 1" in (answer.remark or "")
+    assert topic not in broker.topics
+
+
+def test_properties_with_a_nul_leave_room_for_a_checksum(peer: Peer, topic: str, broker: Broker) -> None:
+    room = broker.admission._room
+    full = "a\x01" + "b" * (room - 3) + "\x02"
+    assert peer.put(topic, properties=full).code == ResponseCode.SUCCESS
+    answer = peer.put(topic, properties=full.replace("bb", "\0b", 1))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"over the limit {room - 20}" in (answer.remark or "")
+
+
+@pytest.mark.live
+def test_no_message_keeps_a_broker_from_starting_again(tmp_path: Path) -> None:
+    number = "1" * 5000
+    hostile = [
+        {"TRAN_MSG": "true", "KEYS": "k\x02TRANSACTION_CHECK_TIMES\x01abc"},
+        {"TRAN_MSG": "true", "TRAN_PREPARED_QUEUE_OFFSET": number, "CHECK_IMMUNITY_TIME_IN_SECONDS": number},
+        {"TIMER_DELAY_SEC": "60", "TIMER_ROLL_TIMES": "x"},
+        {"TIMER_OUT_MS": number},
+        {"DELAY": "1", "REAL_TOPIC": "../../../x", "REAL_QID": number},
+    ]
+    with cluster(data=tmp_path / "data") as running:
+        for properties in hostile:
+            with Peer(running.brokers["broker-a"].address) as peer:
+                assert peer.put("orders", b"hostile", properties=encode_properties(properties)).code == 0
+        running.stop_broker("broker-a")
+        with Peer(running.start_broker("broker-a").address) as peer:
+            peer.put("orders", b"delayed", 1, properties=encode_properties({"DELAY": "1"}))
+            wait_until(lambda: peer.pull("orders", queue_id=1), "the message that is delayed")
+    assert not list(tmp_path.glob("x*"))
+
+
+def test_a_message_was_tried_no_negative_number_of_times(peer: Peer, topic: str) -> None:
+    send(peer, topic, j=-5)
+    (message,) = stored(peer, topic)
+    assert message.reconsume_times == 0

@@ -134,3 +134,46 @@ def test_what_an_old_client_tries_again_is_no_half_message(shop: Shop, broker: B
     )
     assert shop.peer.ask(RequestCode.SEND_MESSAGE_V2, header, b"again").code == ResponseCode.SUCCESS
     assert broker.store.bounds("RMQ_SYS_TRANS_HALF_TOPIC", 0) == before
+
+
+def test_a_transaction_is_ended_by_nobody_elses_half_message(shop: Shop, peer: Peer, topic: str) -> None:
+    half = shop.prepare(b"mine")
+    shop.prepare(b"theirs", TRAN_PREPARED_QUEUE_OFFSET=half.ext["queueOffset"])
+    answer = shop.peer.ask(RequestCode.END_TRANSACTION, shop.end(half, TransactionState.COMMIT))
+    assert answer.code == ResponseCode.SUCCESS
+    assert [message.body for message in peer.pull(topic, queue_id=1)] == [b"mine"]
+
+
+def test_a_count_of_checks_is_not_the_producers(shop: Shop, broker: Broker, broker_clock: Clock) -> None:
+    shop.heartbeat()
+    half = shop.prepare(b"half", TRANSACTION_CHECK_TIMES="abc", CHECK_IMMUNITY_TIME_IN_SECONDS="9" * 5000)
+    assert half.code == ResponseCode.SUCCESS
+    stored = broker.store.message_at(parse_message_id(half.ext["msgId"])[1])
+    assert stored is not None
+    assert stored.properties.keys().isdisjoint({"TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS"})
+    broker_clock.advance(31)
+    assert shop.peer.notification().code == RequestCode.CHECK_TRANSACTION_STATE
+    shop.peer.ask(RequestCode.END_TRANSACTION, shop.end(half, TransactionState.ROLLBACK))
+
+
+def test_a_commit_long_after_another_has_no_effect(
+    shop: Shop, peer: Peer, topic: str, broker: Broker, broker_clock: Clock
+) -> None:
+    half = shop.prepare(b"half")
+    commit = shop.end(half, TransactionState.COMMIT)
+    shop.peer.ask(RequestCode.END_TRANSACTION, commit)
+    for _ in range(3):
+        broker_clock.advance(31)
+        wait_until(lambda: broker.transactions._next_check > broker_clock.now(), "a check of half messages")
+    assert int(half.ext["queueOffset"]) not in broker.transactions._ended
+    assert shop.peer.ask(RequestCode.END_TRANSACTION, commit).code == ResponseCode.SUCCESS
+    assert [message.body for message in peer.pull(topic, queue_id=1)] == [b"half"]
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2])
+def test_notes_of_ended_transactions_are_the_brokers_alone(shop: Shop, peer: Peer, topic: str, code: int) -> None:
+    half = shop.prepare(b"half")
+    note = peer.send_header("RMQ_SYS_TRANS_OP_HALF_TOPIC", properties="TAGS\x01d\x02REPLY_TO_CLIENT\x01shop-1\x02")
+    assert peer.ask(code, note, half.ext["queueOffset"].encode()).code == ResponseCode.NO_PERMISSION
+    shop.peer.ask(RequestCode.END_TRANSACTION, shop.end(half, TransactionState.COMMIT))
+    assert [message.body for message in peer.pull(topic, queue_id=1)] == [b"half"]

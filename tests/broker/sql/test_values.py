@@ -49,3 +49,8 @@ def test_a_number_equals_its_own_text(number: float) -> None:
     text = {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN" if number != number else str(number))
 
     assert compare(text, number) == compare(number, text) == 0
+
+
+def test_zeros_in_front_of_a_number_count_for_nothing() -> None:
+    assert [compare("0" * 5000 + text, 5) for text in ("", "5", "6")] == [-1, 0, 1]
+    assert compare("-" + "0" * 5000 + "7", -7) == 0

@@ -1,10 +1,12 @@
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.segments import Segment
 from evenq.broker.store.store import ReadStatus, Store
 from evenq.errors import ArgumentError
@@ -193,3 +195,34 @@ def test_a_deleted_topic_is_gone_and_starts_anew(store: Store, tmp_path: Path) -
     store.append(incoming("new"))
     assert bodies(store) == [b"new"]
     assert bodies(store, topic="bills") == [b"other"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id"), [("../x", 0), ("", 0), ("x" * 256, 0), ("orders", -1), ("orders", 1 << 31)]
+)
+def test_what_cannot_be_a_queue_makes_no_directory(store: Store, tmp_path: Path, topic: str, queue_id: int) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ArgumentError, match="queue="):
+        store.append(incoming("x", topic=topic, queue_id=queue_id))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert store.log.end == 0
+
+
+@pytest.mark.parametrize("ending", ["close", "kill"])
+def test_a_record_of_an_impossible_topic_stops_no_start(tmp_path: Path, ending: str) -> None:
+    store = open_store(tmp_path / "data")
+    name = "..%2Fx"
+    made = ConsumeQueue(tmp_path / "data" / "consumequeue" / name / "0", name, 0, 8)
+    store._queues[name, 0] = made
+    store.append(incoming("bad", topic=name))
+    store.append(incoming("good"))
+    store.settle()
+    if ending == "close":
+        store.close()
+    else:
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        store.close()
+    again = open_store(tmp_path / ("data" if ending == "close" else "copy"))
+    assert bodies(again) == [b"good"]
+    assert again.bounds(name, 0) == (0, 0)
+    again.close()

@@ -19,16 +19,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evenq._version import __version__
+from evenq.broker.admission import INT64, wire_int
 from evenq.broker.rates import DAY, HOUR, MINUTE
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.scan import store_time
 from evenq.broker.traffic import BROKER_GET, BROKER_PUT
+from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import VERSION, Command
 
 if TYPE_CHECKING:
-    from evenq.broker.broker import Broker
+    from evenq.broker.broker import Broker, BrokerSettings
 
 __all__ = ["Administration"]
 
@@ -37,13 +39,27 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text]
 
 
+def _integer(text: str) -> int:
+    value = wire_int(text, *INT64)
+    if value is None:
+        raise ValueError(text)
+    return value
+
+
 # What can be changed while the broker runs: the name of the setting here, and how its text is read.
 _CHANGEABLE: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "maxMessageSize": ("max_message", int),
+    "maxMessageSize": ("max_message", _integer),
     "fileReservedTime": ("keep_hours", float),
     "flushDiskType": ("flush", {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}.__getitem__),
     "autoCreateTopicEnable": ("auto_create_topics", _truth),
     "autoCreateSubscriptionGroup": ("auto_create_groups", _truth),
+}
+_WANTED = {
+    "maxMessageSize": "give a whole number of bytes",
+    "fileReservedTime": "give a number of hours",
+    "flushDiskType": "give ASYNC_FLUSH or SYNC_FLUSH",
+    "autoCreateTopicEnable": "give true or false",
+    "autoCreateSubscriptionGroup": "give true or false",
 }
 
 
@@ -117,7 +133,7 @@ class Administration:
         for line in request.body.decode(errors="replace").splitlines():
             name, _, value = line.partition("=")
             if name.strip():
-                changes |= _change_of(name.strip(), value.strip())
+                changes |= _change_of(self._broker.settings, name.strip(), value.strip())
         self._broker.change(replace(self._broker.settings, **changes))
         return request.reply()
 
@@ -142,17 +158,24 @@ _AT_REST = dict.fromkeys(
 )
 
 
-def _change_of(name: str, value: str) -> dict[str, Any]:
+def _change_of(settings: BrokerSettings, name: str, value: str) -> dict[str, Any]:
     if name not in _CHANGEABLE:
         raise Refusal(
             ResponseCode.INVALID_PARAMETER,
             f"{name} cannot be changed while the broker runs; these can: {', '.join(_CHANGEABLE)}",
         )
     setting, read = _CHANGEABLE[name]
+    remedy = _WANTED[name]
     try:
-        return {setting: read(value)}
+        change = {setting: read(value)}
+        replace(settings, **change)
+    except ArgumentError as error:
+        remedy = error.remedy
     except (KeyError, ValueError):
-        raise Refusal(ResponseCode.INVALID_PARAMETER, f"{name} cannot be {value!r}") from None
+        pass
+    else:
+        return change
+    raise Refusal(ResponseCode.INVALID_PARAMETER, f"{name} cannot be {value[:40]!r}: {remedy}")
 
 
 def _duration(seconds: int) -> str:

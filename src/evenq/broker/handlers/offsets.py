@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from evenq.broker.admission import check_queue
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -66,8 +67,14 @@ class Offsets:
         header = headers.UpdateOffset.from_ext(request.ext)
         if self._broker.group_configs.get(header.consumer_group) is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
-        if header.topic not in self._broker.topics:
+        topic = self._broker.topics.get(header.topic)
+        if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        check_queue(topic, header.queue_id)
+        if header.commit_offset < 0:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"commitOffset[{header.commit_offset}] is illegal: offsets begin at 0"
+            )
         self._broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return request.reply()
 

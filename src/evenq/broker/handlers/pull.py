@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Pulling"]
 
 MAX_ANSWER = 4 * 1024 * 1024
+_LEAST_BYTES = 100
 
 _COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
@@ -82,15 +83,16 @@ class Pulling:
         self._check(header, connection)
         wanted = self._filter(header)
         offsets = self._broker.offsets
-        if header.sys_flag & _COMMIT_OFFSET and deadline is None:
+        if header.sys_flag & _COMMIT_OFFSET and deadline is None and header.commit_offset >= 0:
             offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         moved = offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if moved is not None:
             first, end = self._broker.store.bounds(header.topic, header.queue_id)
             reset = Read(ReadStatus.TOO_SMALL, moved, first, end)
             return pull_answer(request, ResponseCode.PULL_OFFSET_MOVED, reset, "OFFSET_RESET")
-        limit = min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER)
-        place = header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, limit
+        # at least one message, as with the Java broker: the Go client asks for 0, and one that reads on would spin
+        limit = max(_LEAST_BYTES, min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER))
+        place = header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), limit
         if callable(wanted):
             found = read_matching(self._broker.store, *place, wanted)
         else:

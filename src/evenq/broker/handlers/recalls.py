@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.intake import LONGEST_TIMER, TAKES_BACK, TIMER_OUT, TIMER_TOPIC
+from evenq.broker.admission import INT64, BrokerProperty, wire_int
+from evenq.broker.intake import LONGEST_TIMER, TIMER_TOPIC
 from evenq.broker.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
-from evenq.broker.store.store import Incoming
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
-from evenq.protocol.properties import encode_properties
 from evenq.protocol.recallhandle import RecallHandle
 from evenq.protocol.view import MessageView
 
@@ -32,16 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Recalls", "recall_handle"]
 
-_TAG = "_RECALL_TAG_"
-
 
 def recall_handle(message: MessageView, broker: str) -> RecallHandle | None:
     """The handle of a message that waits at a broker for its time; None for any other."""
     topic = message.properties.get(Property.REAL_TOPIC, "")
-    if message.topic != TIMER_TOPIC or topic.startswith(RETRY_PREFIX):
+    second = wire_int(message.properties.get(BrokerProperty.TIMER_OUT), 0, INT64[1])
+    if message.topic != TIMER_TOPIC or topic.startswith(RETRY_PREFIX) or second is None:
         return None
     # Java counts a millisecond on, so that the same second is meant wherever it is rounded down
-    return RecallHandle(topic, broker, int(message.properties[TIMER_OUT]) + 1, message.unique_key or "")
+    return RecallHandle(topic, broker, second + 1, message.unique_key or "")
 
 
 class Recalls:
@@ -61,17 +59,10 @@ class Recalls:
             reason = f"recall handle is invalid: {header.recall_handle!r}: {error}"
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, reason) from None
         self._check(header, handle)
-        properties = {
-            Property.TAGS: _TAG,
-            Property.UNIQUE_KEY: handle.unique_key,
-            Property.TIMER_DELIVER_MS: str(handle.due),
-            TAKES_BACK: f"{handle.topic}+{handle.unique_key}",
-        }
-        if header.producer_group:
-            properties[Property.PRODUCER_GROUP] = header.producer_group
-        now = self._broker.now_ms()
-        message = Incoming(handle.topic, 0, b"0", encode_properties(properties), _TAG, now, connection.address)
-        self._broker.intake.put(message, properties)
+        admitted = self._broker.admission.admit_recall(
+            handle.topic, handle.unique_key, handle.due, header.producer_group, connection.address
+        )
+        self._broker.intake.put(admitted.message, admitted.properties)
         answer = headers.RecallResponse(msg_id=handle.unique_key)
         return self._broker.answer_when_durable(request.reply(ext=answer.to_ext()), connection)
 

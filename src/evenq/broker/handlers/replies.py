@@ -2,7 +2,8 @@
 
 Behaviour
     Who asked stands in the reply by its client id. The reply is pushed to the connection on which that client is a
-    producer, and stored in the cluster's reply topic as well; its sender is told whether the asker took it.
+    producer, and stored in the cluster's reply topic as well; its sender is told whether the asker took it. A reply
+    for a client that is not connected is refused and not stored.
 
 Codes
     SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2; PUSH_REPLY_MESSAGE_TO_CLIENT is what the asker gets
@@ -13,18 +14,17 @@ Not implemented
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
+from evenq.broker.admission import Admitted
 from evenq.broker.later import Later
 from evenq.broker.server import Connection, Handler, Refusal
-from evenq.broker.store.store import Incoming
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import message_id, pack_host
-from evenq.protocol.properties import decode_properties, encode_properties
+from evenq.protocol.properties import encode_properties
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
@@ -55,13 +55,8 @@ class Replies:
         self._reply(request, connection, headers.SendRequestV2.from_ext(request.ext))
 
     def _reply(self, request: Command, connection: Connection, header: headers.SendRequest) -> None:
-        topic = self._broker.topics.get(header.topic)
-        if topic is None:
-            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
-        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)
-        properties = decode_properties(header.properties or "")
-        reply = self._store(request, connection, header, queue_id)
-        asker = properties.get(Property.REPLY_TO)
+        reply = self._broker.admission.admit_reply(header, request.body, connection.address)
+        asker = reply.properties.get(Property.REPLY_TO)
         if asker is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"reply message properties[{Property.REPLY_TO}] is null")
         producer = self._broker.producers.find(asker)
@@ -69,36 +64,21 @@ class Replies:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"push reply message fail, channel of <{asker}> not found: it is not here"
             )
-        push = self._push(request, connection, header, properties)
-        self._later.answer(request, connection, self._answer(producer, push, asker, reply))
+        answer = self._store(request, reply)
+        push = self._push(header, reply)
+        self._later.answer(request, connection, self._answer(producer, push, asker, answer))
 
-    def _store(self, request: Command, connection: Connection, header: headers.SendRequest, queue_id: int) -> Command:
+    def _store(self, request: Command, reply: Admitted) -> Command:
         """Store a reply like any message; the answer to its sender, should the asker take it."""
-        properties = header.properties or ""
-        stored = self._broker.store.append(
-            Incoming(
-                header.topic,
-                queue_id,
-                request.body,
-                properties,
-                decode_properties(properties).get(Property.TAGS),
-                header.born_timestamp,
-                connection.address,
-                header.flag,
-                header.sys_flag,
-                header.reconsume_times or 0,
-            )
-        )
+        stored = self._broker.store.append(reply.message)
         answer = headers.SendResponse(
             msg_id=message_id(pack_host(self._broker.address), stored.log_offset),
-            queue_id=queue_id,
+            queue_id=reply.message.queue_id,
             queue_offset=stored.queue_offset,
         )
         return request.reply(ext=answer.to_ext())
 
-    def _push(
-        self, request: Command, connection: Connection, header: headers.SendRequest, properties: dict[str, str]
-    ) -> Command:
+    def _push(self, header: headers.SendRequest, reply: Admitted) -> Command:
         now = str(self._broker.now_ms())
         push = headers.PushReply(
             topic=header.topic,
@@ -106,17 +86,17 @@ class Replies:
             producer_group=header.producer_group,
             default_topic=header.default_topic,
             default_topic_queue_nums=header.default_topic_queue_nums,
-            sys_flag=header.sys_flag,
+            sys_flag=reply.message.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,
-            properties=encode_properties({**properties, _PUSHED: now}),
+            properties=encode_properties({**reply.properties, _PUSHED: now}),
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
-            born_host=connection.address,
+            born_host=reply.message.born_host,
             store_host=self._broker.address,
             store_timestamp=int(now),
         )
-        return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext=push.to_ext(), body=request.body)
+        return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext=push.to_ext(), body=reply.message.body)
 
     async def _answer(self, producer: Connection, push: Command, asker: str, answer: Command) -> Command:
         taken = await producer.ask(push, _SECONDS)

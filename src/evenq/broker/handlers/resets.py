@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenq.broker.admission import check_queue
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.model import MessageQueue
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
+from evenq.protocol.names import group_error
 
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
@@ -46,6 +48,8 @@ class Resets:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if header.group not in self._broker.group_configs:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+        if header.queue_id >= 0:
+            check_queue(topic, header.queue_id)
         numbers = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         table = {number: self._target(header, number) for number in numbers}
         if not table:
@@ -75,6 +79,9 @@ class Resets:
 
     def _clone(self, request: Command, connection: Connection) -> Command:
         header = headers.CloneOffsets.from_ext(request.ext)
+        error = group_error(header.dest_group)
+        if error is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, error)
         offsets = self._broker.offsets
         online = self._broker.groups.get(header.src_group)
         for topic in [header.topic] if header.topic else offsets.topics(header.src_group):

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenq.broker.intake import TIMER_TOPIC
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.store.levels import SCHEDULE_TOPIC
+from evenq.broker.transactions import ENDED_TOPIC, HALF_TOPIC
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
 __all__ = ["SendingBack"]
+
+
+# Topics whose messages wait for something and that no group consumes.
+_WAITING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ENDED_TOPIC})
 
 
 class SendingBack:
@@ -44,5 +51,11 @@ class SendingBack:
         message = self._broker.store.message_at(header.offset)
         if message is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        if message.topic in _WAITING:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"the message at {header.offset} is in {message.topic}, where it is for nobody yet: send back what "
+                f"was pulled",
+            )
         self._broker.intake.put(*self._broker.retries.sent_back(message, header, group))
         return self._broker.answer_when_durable(request.reply(), connection)

@@ -58,7 +58,7 @@ def _read_integer(text: str, bits: int) -> int:
     digits = text.lstrip("+-").lstrip("0")
     if len(digits) > 20:
         raise Incomparable(text)
-    value = int(text)
+    value = int(digits or "0") * (-1 if text[0] == "-" else 1)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise Incomparable(text)
     return value

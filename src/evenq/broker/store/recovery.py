@@ -15,6 +15,7 @@ from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
 from evenq.protocol.flags import SysFlag
+from evenq.protocol.names import PATH_LIMIT, topic_error
 
 __all__ = ["Recovered", "first_time", "is_consumable", "recover", "scan"]
 
@@ -59,7 +60,7 @@ def recover(
         last_time = entry.store_time
         if entry.source is not None:
             sources.add(entry.source)
-        if is_consumable(entry.sys_flag):
+        if is_consumable(entry.sys_flag) and not topic_error(entry.topic, PATH_LIMIT) and entry.queue_id >= 0:
             _dispatch(find(entry.topic, entry.queue_id), offset, entry, levels)
     log.cut(end)
     for queue in queues:

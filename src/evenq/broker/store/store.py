@@ -30,6 +30,7 @@ from evenq.broker.store.selection import select
 from evenq.errors import ArgumentError
 from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
+from evenq.protocol.names import PATH_LIMIT, topic_error
 from evenq.protocol.properties import find_property
 from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
@@ -156,7 +157,7 @@ class Store:
 
     def _open(self) -> None:
         for directory in sorted((self._directory / "consumequeue").glob("*/*")):
-            if directory.name.isdigit():
+            if directory.name.isdecimal() and not topic_error(directory.parent.name, PATH_LIMIT):
                 self.queue(directory.parent.name, int(directory.name))
         clean = self.was_closed = not self._abort.found
         queues = list(self._queues.values())
@@ -172,6 +173,8 @@ class Store:
         """The consume queue, made where it is missing."""
         found = self._queues.get((topic, queue_id))
         if found is None:
+            if (error := topic_error(topic, PATH_LIMIT)) or not 0 <= queue_id < 1 << 31:
+                raise ArgumentError("queue", (topic, queue_id), error or "queues have numbers from 0 to 2147483647")
             directory = self._directory / "consumequeue" / topic / str(queue_id)
             found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units)
             self._queues[topic, queue_id] = found

@@ -24,7 +24,7 @@ from evenq.protocol.compression import Compression, compress
 from evenq.protocol.headers import SendRequestV2, SendResponse
 from evenq.protocol.ids import UniqueIds
 from evenq.protocol.namedbatch import ID_AFTER, ID_BEFORE, id_property_size, named_batch
-from evenq.protocol.names import NOT_FOR_SENDING, topic_error
+from evenq.protocol.names import may_send, topic_error
 from evenq.protocol.properties import encode_properties
 
 __all__ = ["OutgoingBatch", "OutgoingMessage", "Packer", "Parcel", "SendRequests", "check_topic", "unique_ids"]
@@ -76,7 +76,7 @@ def check_topic(topic: str) -> None:
     error = topic_error(topic)
     if error is not None:
         raise ArgumentError("topic", topic, error)
-    if topic in NOT_FOR_SENDING:
+    if not may_send(topic):
         raise ArgumentError("topic", topic, "it belongs to the broker itself: send to another one")
 
 

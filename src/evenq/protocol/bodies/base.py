@@ -23,9 +23,15 @@ class Body(Wire):
     def decode(cls, data: bytes) -> Self:
         """Read a body. What cannot be read is a ProtocolError that names the body and the place in it."""
         try:
-            return msgspec.convert(_without_nulls(loads(data, read_object=read_queue)), cls, strict=False)
+            value = cls.prepared(_without_nulls(loads(data, read_object=read_queue)))
+            return msgspec.convert(value, cls, strict=False)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"{cls.__name__}: {error}: {data[:120]!r}") from None
+
+    @classmethod
+    def prepared(cls, value: object) -> object:
+        """The JSON value that came, as the fields want it: for peers that write a field in another way than Java."""
+        return value
 
     def encode(self, *, standard: bool = False) -> bytes:
         """The JSON that Java reads; ``standard`` quotes keys that are numbers."""

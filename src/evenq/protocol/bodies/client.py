@@ -58,8 +58,23 @@ class ConsumerData(Body):
     unit_mode: bool = False
 
 
+# Java's enums in the order of their numbers.
+_ENUMS = {
+    "consumeType": ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"),
+    "messageModel": (MessageModel.BROADCASTING.value, MessageModel.CLUSTERING.value),
+    "consumeFromWhere": (
+        Begin.LAST.value,
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+        "CONSUME_FROM_MIN_OFFSET",
+        "CONSUME_FROM_MAX_OFFSET",
+        Begin.FIRST.value,
+        Begin.TIMESTAMP.value,
+    ),
+}
+
+
 class Heartbeat(Body):
-    """I am here, with these groups (34).
+    """I am here, with these groups (34). The C++ client writes Java's enums by their number.
 
     ``heartbeat_fingerprint`` is not 0 in the short form (V2), which may come ``without_sub``: without subscriptions,
     for they are as before.
@@ -70,6 +85,16 @@ class Heartbeat(Body):
     consumer_data_set: list[ConsumerData] = []
     heartbeat_fingerprint: int = 0
     without_sub: bool = False
+
+    @classmethod
+    def prepared(cls, value: object) -> object:
+        groups = value.get("consumerDataSet") if isinstance(value, dict) else None
+        for group in groups if isinstance(groups, list) else ():
+            for field, names in _ENUMS.items() if isinstance(group, dict) else ():
+                number = group.get(field)
+                if type(number) is int and 0 <= number < len(names):
+                    group[field] = names[number]
+        return value
 
 
 class ClientCheck(Body):
