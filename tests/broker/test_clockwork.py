@@ -38,7 +38,7 @@ def test_what_is_left_is_done_at_once_and_what_fails_later(caplog: pytest.LogCap
         return step
 
     with caplog.at_level(logging.ERROR), pytest.raises(asyncio.CancelledError):
-        asyncio.run(Clockwork([part], 0.1, sleep).run())
+        asyncio.run(Clockwork([part], 0.1, sleep=sleep).run())
     assert pauses == [0.1, 0, 0, 0.1, 1.0, 0.1]
     assert "trying again in 1 s" in caplog.text
 

@@ -3,38 +3,60 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from evenq.broker.server import Connection, Handler, Limits, Refusal, Server
+from evenq.broker.server import Connection, Handler, Limits, Refusal, Server, Turn
 from evenq.errors import ConnectError, RequestTimeout, StateError
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from tests.broker.peers import Peer
 from tests.waiting import wait_until
 
-ECHO, FAIL, REFUSE, LATER, LARGE, ASK = 10, 11, 12, 13, 14, 15
+ECHO, FAIL, REFUSE, LATER, LARGE, ASK, STORE, STORE_AND_FAIL = 10, 11, 12, 13, 14, 15, 16, 17
+
+
+class Stored:
+    """Turns that are stored in memory, or cannot be while the disk is full."""
+
+    def __init__(self) -> None:
+        self.staged: list[bytes] = []
+        self.turns: list[list[bytes]] = []
+        self.commits = 0
+        self.full = False
+
+    def rollback(self, savepoint: int) -> None:
+        del self.staged[savepoint:]
+
+    def commit(self) -> None:
+        self.commits += 1
+        staged, self.staged = self.staged, []
+        if staged and self.full:
+            raise OSError(28, "No space left on device")
+        self.turns.append(staged)
 
 
 class Running:
     """A server in a thread, with handlers for each kind of behaviour."""
 
-    def __init__(self, limits: Limits, settle: Callable[[], None]) -> None:
+    def __init__(self, limits: Limits, turn: Turn | None) -> None:
         self.loop = asyncio.new_event_loop()
         self.closed: list[str] = []
         self.parked: list[tuple[Command, Connection]] = []
         self.server = Server(
             "test server",
             limits=limits,
-            settle=settle,
+            turn=turn,
             on_close=lambda connection: self.closed.append(connection.address),
         )
         self.address = self.server.bind("127.0.0.1", 0)
         handlers: dict[int, Handler] = {
             ECHO: lambda request, connection: request.reply(ext=request.ext, body=request.body),
+            STORE: self.store,
+            STORE_AND_FAIL: self.store_and_fail,
             FAIL: self.fail,
             REFUSE: self.refuse,
             LATER: self.later,
@@ -46,6 +68,15 @@ class Running:
 
     def run(self, coroutine: object) -> object:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)  # type: ignore[arg-type]
+
+    def store(self, request: Command, connection: Connection) -> Command:
+        assert isinstance(self.server.turn, Stored)
+        self.server.turn.staged.append(request.body)
+        return request.reply()
+
+    def store_and_fail(self, request: Command, connection: Connection) -> Command:
+        self.store(request, connection)
+        raise KeyError("nothing there")
 
     def fail(self, request: Command, connection: Connection) -> Command:
         raise KeyError("nothing there")
@@ -64,8 +95,8 @@ class Running:
 
 
 @contextmanager
-def running(limits: Limits | None = None, settle: Callable[[], None] = lambda: None) -> Iterator[Running]:
-    server = Running(limits or Limits(), settle)
+def running(limits: Limits | None = None, turn: Turn | None = None) -> Iterator[Running]:
+    server = Running(limits or Limits(), turn)
     try:
         yield server
     finally:
@@ -193,24 +224,38 @@ def test_a_peer_that_does_not_read_is_not_served_on(served: Running) -> None:
         assert sum(len(slow.answer(number).body) for number in range(1, 201)) == 200 * 1_000_000
 
 
-def test_answers_of_one_read_leave_after_one_settling() -> None:
-    settled: list[int] = []
-    with running(settle=lambda: settled.append(1)) as served, Peer(served.address) as peer:
+def test_requests_of_one_read_are_stored_together() -> None:
+    stored = Stored()
+    with running(turn=stored) as served, Peer(served.address) as peer:
         peer.socket.sendall(b"".join(Command(ECHO, opaque=number).encode() for number in range(100, 150)))
         for number in range(100, 150):
             peer.answer(number)
-        assert len(settled) < 10
+        assert stored.commits < 10
 
 
-def test_nothing_is_acknowledged_that_cannot_be_stored() -> None:
-    def full() -> None:
-        raise OSError(28, "No space left on device")
-
-    with running(settle=full) as served, Peer(served.address) as peer:
+def test_only_what_cannot_be_stored_is_an_error() -> None:
+    stored = Stored()
+    stored.full = True
+    with running(turn=stored) as served, Peer(served.address) as peer:
+        codes = {ECHO: 20, STORE: 21, REFUSE: 22}
         for _ in range(2):
-            answer = peer.ask(ECHO, body=b"keep this")
-            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert answer.remark == "the broker cannot store anything now: No space left on device"
+            peer.socket.sendall(
+                b"".join(Command(code, opaque=number, body=b"keep this").encode() for code, number in codes.items())
+            )
+            refused = peer.answer(codes[STORE])
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert refused.remark == "the broker cannot store anything now: No space left on device"
+            assert peer.answer(codes[ECHO]).body == b"keep this"
+            assert peer.answer(codes[REFUSE]).code == ResponseCode.NO_PERMISSION
+        assert not any(stored.turns)
+
+
+def test_nothing_is_stored_of_a_request_that_fails() -> None:
+    stored = Stored()
+    with running(turn=stored) as served, Peer(served.address) as peer:
+        for code, body in ((STORE, b"one"), (STORE_AND_FAIL, b"two"), (STORE, b"three")):
+            peer.ask(code, body=body)
+        assert [body for turn in stored.turns for body in turn] == [b"one", b"three"]
 
 
 def test_the_server_asks_its_peer(served: Running, peer: Peer) -> None:

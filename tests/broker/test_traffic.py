@@ -11,6 +11,7 @@ def test_messages_in_are_counted_by_topic_and_out_by_topic_and_group(tmp_path: P
     traffic = Traffic(store, "DefaultCluster")
     for topic, queue_id in (("orders", 0), ("orders", 0), ("orders", 1), ("bills", 0)):
         store.append(Incoming(topic, queue_id, b"x", "", None, 0, "127.0.0.1:1"))
+    store.settle()
     traffic.sent("orders", "billing", 2)
     traffic.sent("orders", "billing", 1)
     traffic.sent("orders@eu", "audit", 4)

@@ -8,7 +8,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,7 @@ from evenq.broker.offsets import GroupOffsets
 from evenq.broker.rates import Rates
 from evenq.broker.registrar import Registrar
 from evenq.broker.retries import Retries
-from evenq.broker.server import Connection, Limits, Server
+from evenq.broker.server import Connection, Limits, Server, cannot_store
 from evenq.broker.store.commitlog import FILE_SIZE
 from evenq.broker.store.levels import LEVELS, DelayLevels
 from evenq.broker.store.retention import Retention
@@ -38,7 +38,7 @@ from evenq.broker.timers import Timers
 from evenq.broker.topics import Topics
 from evenq.broker.traffic import Traffic
 from evenq.broker.transactions import Transactions, TransactionSettings, question
-from evenq.errors import ArgumentError
+from evenq.errors import ArgumentError, EvenqError
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
@@ -116,17 +116,24 @@ class Broker:
         self.started = 0.0
         self._namesrv = namesrv
         self._clock = clock
-        self.server = Server(
-            f"broker {settings.name}", settle=self._settle, on_close=self._lost, limits=settings.limits
-        )
+        self.server = Server(f"broker {settings.name}", turn=self, on_close=self._lost, limits=settings.limits)
         self.groups: ConsumerGroups[Connection] = ConsumerGroups(clock)
         self.producers: ProducerGroups[Connection] = ProducerGroups(clock)
         self.locks = QueueLocks(clock)
         self._changed_groups: dict[str, None] = {}
+        # what this turn is to store: the store's list (see :class:`evenq.broker.server.Turn`)
+        self.staged: Sized = ()
+        # what must be saved before the turn that changed it is answered
         self._unsaved: dict[Callable[[], None], None] = {}
+        # answers of this turn that wait for the disk
+        self._awaiting: list[tuple[Command, Connection]] = []
+        # queues that got messages, whose waiting pulls are answered next
+        self._arrived: dict[tuple[str, int], None] = {}
         self._saved_offsets = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._housekeeping: list[tuple[Callable[[], object], FailureLog]] = []
+        # what a start that fails must close again, in the order in which it was opened
+        self._closers: list[Callable[[], Awaitable[None] | None]] = []
 
     @property
     def faults(self) -> Faults:
@@ -135,6 +142,14 @@ class Broker:
     async def start(self, host: str, port: int) -> None:
         """Open the store, listen, register. Clients can use the broker when this returns."""
         self.address = self.server.bind(host, port)
+        try:
+            await self._start()
+        except BaseException:
+            for close in (self.server.stop, *reversed(self._closers)):
+                await _do(close)
+            raise
+
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self.loop_time = loop.time
         self.started = self._clock()
@@ -162,7 +177,10 @@ class Broker:
             levels=DelayLevels.parse(settings.delay_levels),
             retention=settings.retention,
         )
+        self._closers.append(self.store.abandon)
+        self.staged = self.store.staged
         self.flusher = Flusher(self.store)
+        self._closers.append(self.flusher.stop)
         config = self.store.config
         self.topics = Topics(
             settings.cluster,
@@ -176,11 +194,12 @@ class Broker:
             clock=clock,
             saved=config.load_groups(),
             auto_create=settings.auto_create_groups,
-            changed=lambda: self._unsaved.setdefault(self._save_groups),
+            changed=lambda: self._save_later(self._save_groups),
         )
         self.offsets = GroupOffsets(config.load_offsets())
         self._open_postponed()
         self.indexer = Indexer(self.store, self.directory / "index", clock)
+        self._closers.append(self.indexer.stop)
         self.traffic = Traffic(self.store, settings.cluster)
         self.rates = Rates(self.traffic, clock)
         self.unique_ids = UniqueIds(
@@ -191,6 +210,7 @@ class Broker:
             broker_name=settings.name, broker_addr=self.address, cluster_name=settings.cluster, broker_id=0
         )
         self._registrar = Registrar(identity, self._namesrv, self.topics.table, clock)
+        self._closers.append(self._registrar.stop)
         self._save_topics()
         self._save_groups()
 
@@ -205,33 +225,42 @@ class Broker:
             self.topics,
             self.offsets,
             clock,
-            self._settle,
+            self.commit,
             self._ask_producer,
             self.settings.transactions,
         )
-        self.timers = Timers(self.store, self.directory, clock, self._settle)
-        delayed = DelayedMessages(self.store, clock, self._settle)
+        self.timers = Timers(self.store, self.directory, clock, self.commit)
+        self._closers.append(self.timers.close)
+        delayed = DelayedMessages(self.store, clock, self.commit)
         parts = (delayed.deliver, self.timers.deliver, self.transactions.check)
-        self.clockwork = Clockwork(parts, self.settings.delivery_seconds)
+        self.clockwork = Clockwork(parts, self.settings.delivery_seconds, self.store.discard)
 
     async def stop(self) -> None:
-        """Leave the name servers, break the connections, close the store."""
+        """Leave the name servers, break the connections, close the store. What fails is logged, and the rest is done:
+        on a full disk, too, the directory must be free for the next start."""
         for task in self._tasks:
             task.cancel()
-        await self._registrar.stop()
-        await self.server.stop()
-        await self.flusher.stop()
-        await self.indexer.stop()
-        self.timers.finish()
-        self._save_offsets()
-        self.store.close()
-        self.timers.close()
+        steps: list[Callable[[], Awaitable[None] | None]] = [
+            self._registrar.stop,
+            self.server.stop,
+            self.flusher.stop,
+            self.indexer.stop,
+            self.timers.finish,
+            # what that could not store
+            self.store.discard,
+            self._save_offsets,
+            self.store.close,
+            self.timers.close,
+        ]
+        for step in steps:
+            await _do(step)
 
     def _parts(self) -> list[Callable[[], object]]:
         """What the housekeeping does, part by part."""
         return [
-            self.flusher.checkpoint,
+            self._save_changes,
             self._save_offsets,
+            self.flusher.checkpoint,
             self._registrar.tick,
             self.locks.expire,
             self.rates.tick,
@@ -263,7 +292,14 @@ class Broker:
         self.group_configs.auto_create = settings.auto_create_groups
 
     def answer_when_durable(self, reply: Command, connection: Connection) -> Command | None:
-        """The answer to a message that was stored: now, or after the disk has it where senders wait for that."""
+        """The answer to a message of this turn: with the others of the turn, or after the disk has the message."""
+        if self.settings.flush == "async":
+            return reply
+        self._awaiting.append((reply, connection))
+        return None
+
+    def answer_when_synced(self, reply: Command, connection: Connection) -> Command | None:
+        """The same for a message of an earlier turn."""
         if self.settings.flush == "async":
             return reply
         self.flusher.answer_when_synced(reply, connection)
@@ -298,22 +334,49 @@ class Broker:
         for group in self.groups.lose(connection):
             self.group_changed(group)
 
-    def _settle(self) -> None:
-        """Make what was done survive this process, before anybody is told of it."""
-        if self._unsaved:
-            unsaved, self._unsaved = self._unsaved, {}
-            for save in unsaved:
-                save()
+    def rollback(self, savepoint: int) -> None:
+        self.store.rollback(savepoint)
+
+    def commit(self) -> None:
+        """Write everything that this turn has staged to the files, before any answer leaves that depends on it."""
+        if not self.staged:
+            return
         try:
+            if self._unsaved:
+                self._save_changes()
             arrived = self.store.settle()
-        except OSError:
-            self.transactions.load()
+        except OSError as error:
+            self.store.discard()
+            awaiting, self._awaiting = self._awaiting, []
+            for reply, connection in awaiting:
+                connection.send(cannot_store(reply, error))
             raise
-        if arrived:
-            self.waiting_pulls.arrived(arrived)
+        if self._awaiting:
+            awaiting, self._awaiting = self._awaiting, []
+            for reply, connection in awaiting:
+                self.flusher.answer_when_synced(reply, connection)
+        if arrived and self.waiting_pulls:
+            if not self._arrived:
+                # not here: who sends a message must not wait until all who wait for it have it
+                asyncio.get_running_loop().call_soon(self._wake)
+            self._arrived.update(dict.fromkeys(arrived))
+
+    def _wake(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        self.waiting_pulls.arrived(arrived)
+
+    def _save_later(self, save: Callable[[], None]) -> None:
+        """Save something with this turn; the request that changed it fails if that cannot be saved."""
+        self._unsaved.setdefault(save)
+        self.store.depend()
+
+    def _save_changes(self) -> None:
+        for save in list(self._unsaved):
+            save()
+            del self._unsaved[save]
 
     def _topics_changed(self) -> None:
-        self._unsaved.setdefault(self._save_topics)
+        self._save_later(self._save_topics)
         self._registrar.changed()
 
     def _save_topics(self) -> None:
@@ -324,5 +387,17 @@ class Broker:
 
     def _save_offsets(self) -> None:
         if self.offsets.version != self._saved_offsets:
-            self._saved_offsets = self.offsets.version
+            version = self.offsets.version
             self.store.config.save_offsets(self.offsets.table())
+            self._saved_offsets = version
+
+
+async def _do(step: Callable[[], Awaitable[None] | None]) -> None:
+    """One step of closing. A failure is logged, and the next steps are done."""
+    try:
+        done = step()
+        if done is not None:
+            await done
+    except Exception as error:
+        expected = isinstance(error, OSError | EvenqError)
+        log.error("%s failed: %s", callable_name(step), error, exc_info=None if expected else error)

@@ -88,11 +88,13 @@ class DelayedMessages:
 
     def _try(self, position: int) -> None:
         """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
+        savepoint = len(self._store.staged)
         try:
             self._deliver_one(position)
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._store.rollback(savepoint)
             self._failures.record(error, f"the delayed message at {position} of the log is skipped")
 
     def _deliver_one(self, position: int) -> None:

@@ -10,6 +10,7 @@ from evenq.broker.server import Connection
 from evenq.broker.store.store import Store
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
+from evenq.supervision import FailureLog
 
 __all__ = ["Flusher"]
 
@@ -30,6 +31,7 @@ class Flusher:
         self._waiting: list[tuple[Connection, Command]] = []
         self._syncing = False
         self._checkpoint: asyncio.Future[None] | None = None
+        self._failures = FailureLog("a checkpoint of the store")
 
     def answer_when_synced(self, reply: Command, connection: Connection) -> None:
         self._waiting.append((connection, reply))
@@ -63,6 +65,12 @@ class Flusher:
         if self._checkpoint is None or self._checkpoint.done():
             wait = self._store.checkpoint()
             self._checkpoint = asyncio.get_running_loop().run_in_executor(self._threads, wait)
+            self._checkpoint.add_done_callback(self._note_end)
+
+    def _note_end(self, checkpoint: asyncio.Future[None]) -> None:
+        error = checkpoint.exception()
+        if isinstance(error, Exception):
+            self._failures.record(error, "the next one is tried soon")
 
     async def stop(self) -> None:
         """Wait for what is going on."""

@@ -69,7 +69,7 @@ class Indexer:
     async def current(self) -> Index:
         """The index, when it holds everything that is in the log now."""
         await self._opened.wait()
-        wanted = self._store.log.written
+        wanted = self._store.log.end
         async with self._turn:
             while self._index is not None and self._index.position < wanted:
                 await self._advance(self._index)

@@ -24,16 +24,18 @@ class Later:
         # a task that nobody holds may be collected before it is done
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def answer(self, request: Command, connection: Connection, reply: Coroutine[Any, Any, Command]) -> None:
-        """Send what ``reply`` gives, or why it gives nothing."""
+    def answer(self, request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:
+        """Send what ``reply`` gives, or why it fails. If it gives None, the answer comes from elsewhere."""
         task = asyncio.get_running_loop().create_task(_send(request, connection, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _send(request: Command, connection: Connection, reply: Coroutine[Any, Any, Command]) -> None:
+async def _send(request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:
     try:
-        connection.send(await reply)
+        answer = await reply
+        if answer is not None:
+            connection.send(answer)
     except Refusal as refusal:
         connection.send(request.reply(refusal.code, remark=refusal.remark))
     except EvenqError as error:

@@ -51,6 +51,9 @@ class WaitingPulls:
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
 
+    def __bool__(self) -> bool:
+        return bool(self._by_queue)
+
     def park(self, pull: WaitingPull) -> None:
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))

@@ -1,8 +1,8 @@
 """The shell that name server and broker share: connections, dispatch by request code, back pressure.
 
 A handler is a plain function from a request and its connection to the answer; None means that the answer comes later
-(or never, for a one-way request). No task is made per request: the requests of one read are handled in a row, then
-``settle`` is called once (the broker writes its log there), then their answers leave in one write.
+(or never, for a one-way request). No task is made per request: the requests of one read are handled in a row as one
+:class:`Turn`, which is stored as a whole (the broker writes its log there), then their answers leave in one write.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
 from evenq.broker.faults import Fault, Faults
 from evenq.errors import ConnectError, EvenqError, ProtocolError, RequestTimeout, StateError
@@ -21,7 +22,7 @@ from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
 
-__all__ = ["Connection", "Handler", "Limits", "Refusal", "Server"]
+__all__ = ["Connection", "Handler", "Limits", "Refusal", "Server", "Turn", "cannot_store"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,33 @@ class Limits:
     connections: int = 10_000
     unread: int = 1024 * 1024
     held: int = 256 * 1024 * 1024
+
+
+class Turn(Protocol):
+    """What the requests of one read do together: it is stored as a whole before any of them is answered."""
+
+    @property
+    def staged(self) -> Sized:
+        """What is to be stored. It grows with each request that depends on it."""
+        ...
+
+    def rollback(self, savepoint: int) -> None:
+        """Forget what was staged since there was so much of it."""
+        ...
+
+    def commit(self) -> None:
+        """Store what is staged, or forget it and raise an :exc:`OSError`."""
+        ...
+
+
+class _StoresNothing:
+    """The turns of a server whose requests store nothing."""
+
+    staged: Sized = ()
+
+    def rollback(self, savepoint: int) -> None: ...
+
+    def commit(self) -> None: ...
 
 
 class Refusal(EvenqError):
@@ -133,22 +161,24 @@ class Connection(asyncio.Protocol):
 
     def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
         """Handle requests with the handler named for each, and write their answers."""
-        answers: list[tuple[Command, Command]] = []
+        answers: list[_Answer] = []
         size = 0
+        turn = self.server.turn
         for request, handler in requests:
             if self._paused:
                 self._todo.append((request, handler))
                 continue
-            answer = self._answer(request, handler)
+            before = len(turn.staged)
+            answer = self._answer(request, handler, before)
             if answer is not None:
-                answers.append((request, answer))
+                answers.append((request, answer, len(turn.staged) > before))
                 size += _USUAL_HEADER + len(answer.body)
                 if size > _WRITE_AT:
                     self._write(answers)
                     answers, size = [], 0
         self._write(answers)
 
-    def _answer(self, request: Command, handler: Handler) -> Command | None:
+    def _answer(self, request: Command, handler: Handler, savepoint: int) -> Command | None:
         if request.flag & 1:
             self._take_answer(request)
             return None
@@ -157,20 +187,22 @@ class Connection(asyncio.Protocol):
             fault = faults.take(request)
             if fault is not None:
                 return self._suffer(request, handler, fault)
-        answer = self.server.call(handler, request, self)
+        answer = self.server.call(handler, request, self, savepoint)
         return None if request.flag & ONEWAY else answer
 
-    def _write(self, answers: list[tuple[Command, Command]]) -> None:
-        """Let answers leave, each beside its request; none of them holds if what was done cannot be made to last."""
+    def _write(self, answers: list[_Answer]) -> None:
+        """Store what this turn has staged, and let the answers leave. If it cannot be stored, those that depend on it
+        become errors."""
         try:
-            self.server.settle()
+            self.server.turn.commit()
         except OSError as error:
             log.error("%s: what %s sent cannot be stored: %s", self.server.name, self.address, error)
-            remark = f"the broker cannot store anything now: {error.strerror}"
-            code = ResponseCode.SERVICE_NOT_AVAILABLE
-            answers = [(request, request.reply(code, remark=remark)) for request, _ in answers]
+            answers = [
+                (request, cannot_store(request, error) if depends else answer, depends)
+                for request, answer, depends in answers
+            ]
         if answers:
-            self.send(*[answer for _, answer in answers])
+            self.send(*[answer for _, answer, _ in answers])
 
     def send(self, *commands: Command) -> None:
         """Send answers that their handlers left for later, or one-way requests."""
@@ -210,8 +242,10 @@ class Connection(asyncio.Protocol):
         return self._suffer_now(request, handler, fault)
 
     def _suffer_late(self, request: Command, handler: Handler, fault: Fault) -> None:
+        before = len(self.server.turn.staged)
         answer = self._suffer_now(request, handler, fault)
-        self._write([] if answer is None else [(request, answer)])
+        depends = len(self.server.turn.staged) > before
+        self._write([] if answer is None else [(request, answer, depends)])
 
     def _suffer_now(self, request: Command, handler: Handler, fault: Fault) -> Command | None:
         if fault.close:
@@ -219,7 +253,7 @@ class Connection(asyncio.Protocol):
         elif fault.error is not None:
             return request.reply(fault.error, remark=fault.remark)
         elif not fault.drop:
-            reply = self.server.call(handler, request, self)
+            reply = self.server.call(handler, request, self, len(self.server.turn.staged))
             if reply is not None and not fault.mute and not request.is_oneway:
                 return reply
         return None
@@ -240,6 +274,15 @@ class Connection(asyncio.Protocol):
 
 Handler = Callable[[Command, Connection], Command | None]
 
+# A request, its answer, and whether that holds only if the turn is stored.
+_Answer = tuple[Command, Command, bool]
+
+
+def cannot_store(request: Command, error: OSError) -> Command:
+    """The answer to a request of which nothing could be stored."""
+    remark = f"the broker cannot store anything now: {error.strerror or error}"
+    return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
+
 
 class Server:
     """Listens, keeps its connections, knows the handler of each request code."""
@@ -248,14 +291,14 @@ class Server:
         self,
         name: str,
         *,
-        settle: Callable[[], None] = lambda: None,
+        turn: Turn | None = None,
         on_close: Callable[[Connection], None] = lambda connection: None,
         limits: Limits | None = None,
     ) -> None:
         self.name = name
         self.limits = limits or Limits()
         self.faults = Faults()
-        self.settle = settle
+        self.turn: Turn = turn or _StoresNothing()
         self.connections: set[Connection] = set()
         # those whose peers do not read what is written for them
         self.slow: set[Connection] = set()
@@ -327,18 +370,27 @@ class Server:
                 f"try again later",
             )
 
-    def call(self, handler: Handler, request: Command, connection: Connection) -> Command | None:
-        """The handler's answer; where it fails, the answer that says so."""
+    def call(self, handler: Handler, request: Command, connection: Connection, savepoint: int) -> Command | None:
+        """The handler's answer; if it fails, the answer that says so, and nothing is stored of what was staged since
+        ``savepoint``."""
         try:
             return handler(request, connection)
-        except Refusal as refusal:
-            return request.reply(refusal.code, remark=refusal.remark)
-        except EvenqError as error:
-            log.warning("%s: %s of %s: %s", self.name, name_of(request.code), connection.address, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
+            self.turn.rollback(savepoint)
+            return self._failed(error, request, connection)
+
+    def _failed(self, error: Exception, request: Command, connection: Connection) -> Command:
+        if isinstance(error, Refusal):
+            return request.reply(error.code, remark=error.remark)
+        what = f"{self.name}: {name_of(request.code)} of {connection.address}"
+        if isinstance(error, OSError):
+            log.error("%s: %s", what, error)
+            return cannot_store(request, error)
+        if isinstance(error, EvenqError):
+            log.warning("%s: %s", what, error)
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except Exception as error:
-            log.exception("%s: %s of %s failed", self.name, name_of(request.code), connection.address)
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        log.error("%s failed", what, exc_info=error)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def _refuse(self, request: Command, connection: Connection) -> Command:
         known = name_of(request.code)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from evenq.broker.admission import INT32, INT64, BrokerProperty, wire_int
 from evenq.broker.intake import TIMER_PRECISION, TIMER_TOPIC, real_queue, stored_again
+from evenq.broker.store.statefile import StateFile
 from evenq.broker.store.store import Store
 from evenq.broker.store.timercheck import TimerCheckpoint
 from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
@@ -50,11 +51,11 @@ class Timers:
         self._clock = clock
         self._settle = settle
         self._failures = FailureLog("delivering a timed message")
-        self._path = directory / "config" / "timercheck"
-        self._saved = TimerCheckpoint.load(self._path)
+        self._file = StateFile(directory / "config" / "timercheck", store.files)
+        self._saved = self._file.load(TimerCheckpoint.decode) or TimerCheckpoint()
         # Java makes it again from the timer log, while what is in it now may point to what is no longer there.
         (directory / "timerwheel").unlink(missing_ok=True)
-        self._log = TimerLog(directory / "timerlog", file_size)
+        self._log = TimerLog(directory / "timerlog", file_size, store.files)
         # everything due before this second is delivered, and so many messages of it
         self._second, self._done = self._saved.read_time, self._saved.done
         # the last unit of each second that is not delivered, and these seconds, the earliest first
@@ -205,11 +206,13 @@ class Timers:
 
     def _try(self, unit: TimerUnit) -> None:
         """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
+        savepoint = len(self._store.staged)
         try:
             self._deliver_one(unit)
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._store.rollback(savepoint)
             self._failures.record(error, f"the timed message at {unit.log_offset} of the log is skipped")
 
     def _deliver_one(self, unit: TimerUnit) -> None:
@@ -239,7 +242,8 @@ class Timers:
         def save() -> None:
             if reached != self._saved:
                 self._log.sync()
-                reached.save(self._path)
+                self._file.save(reached.encode())
+                self._file.sync()
                 self._saved = reached
 
         return save

@@ -103,7 +103,7 @@ class Transactions:
         self.load()
 
     def load(self) -> None:
-        """Find out from the store which half messages are not ended, at the start or after it forgot something."""
+        """Find out from the store which half messages are not ended."""
         self._to_check.clear()
         # by every offset that they have or had
         self._open: dict[int, _Half] = {}
@@ -191,7 +191,9 @@ class Transactions:
         plain = message._replace(sys_flag=message.sys_flag & ~_TRANSACTION)
         stored = self._intake.park(plain, wire, HALF_TOPIC, 0)
         immunity = self._immunity_ms(properties)
-        self._add(_Half([stored.queue_offset], stored.log_offset, message.born_timestamp, immunity, 0))
+        half = _Half([stored.queue_offset], stored.log_offset, message.born_timestamp, immunity, 0)
+        self._add(half)
+        self._store.on_discard(lambda: self._forget(half))
         return stored
 
     def end(self, header: headers.EndTransaction) -> None:
@@ -208,8 +210,17 @@ class Transactions:
         if header.commit_or_rollback == TransactionState.COMMIT:
             self._commit(message)
         note = self._note_ended(message)
-        self._ended |= dict.fromkeys(half.offsets, note)
+        offsets = {*half.offsets, message.queue_offset}
+        table = self._open if half.offsets[-1] in self._open else self._given_up
+        self._ended |= dict.fromkeys(offsets, note)
         self._forget(half)
+
+        def undo() -> None:
+            table.update(dict.fromkeys(half.offsets, half))
+            for offset in offsets:
+                del self._ended[offset]
+
+        self._store.on_discard(undo)
 
     def _known(self, offset: int | None) -> _Half | None:
         """The half message that is or was at an offset, if it can still be ended."""
@@ -243,12 +254,11 @@ class Transactions:
         self._intake.put(final, properties)
 
     def _note_ended(self, half: MessageView) -> int:
-        """Note that a half message is over; the offset of the note."""
+        """Store a note that a half message is over; the offset of the note."""
         properties = encode_properties({Property.TAGS: _ENDED_TAG})
         body = b"%d," % half.queue_offset
         now = int(self._clock() * 1000)
         note = self._store.append(Incoming(ENDED_TOPIC, 0, body, properties, _ENDED_TAG, now, half.store_host))
-        self._ended[half.queue_offset] = note.queue_offset
         return note.queue_offset
 
     def _forget(self, half: _Half) -> None:
@@ -280,11 +290,13 @@ class Transactions:
 
     def _try(self, half: _Half) -> MessageView | None:
         """Ask about a half message. One that cannot be asked about must not keep producers from being asked."""
+        savepoint = len(self._store.staged)
         try:
             return self._again(half)
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+            self._store.rollback(savepoint)
             self._failures.record(error, f"the half message at {half.log_offset} of the log waits for the next check")
             return None
 
@@ -301,19 +313,35 @@ class Transactions:
             self._store.append(stored_again(message, GIVEN_UP_TOPIC, 0, message.properties))
             self._forget(half)
             self._given_up |= dict.fromkeys(half.offsets, half)
+
+            def undo() -> None:
+                self._forget(half)
+                self._add(half)
+
+            self._store.on_discard(undo)
             return None
         return self._store_anew(half, message)
 
     def _store_anew(self, half: _Half, message: MessageView) -> MessageView | None:
-        half.checks += 1
-        notes = {BrokerProperty.CHECKS: str(half.checks), BrokerProperty.FIRST_OFFSET: str(half.offsets[0])}
+        notes = {BrokerProperty.CHECKS: str(half.checks + 1), BrokerProperty.FIRST_OFFSET: str(half.offsets[0])}
         properties = {**message.properties, **notes}
         stored = self._store.append(stored_again(message, HALF_TOPIC, 0, properties))
-        self._note_ended(message)
+        self._ended[message.queue_offset] = self._note_ended(message)
+        self._move(half, stored)
+
+        def undo() -> None:
+            del self._open[half.offsets.pop()], self._ended[message.queue_offset]
+            half.checks, half.log_offset = half.checks - 1, message.commit_log_offset
+
+        self._store.on_discard(undo)
+        return self._store.message_at(stored.log_offset)
+
+    def _move(self, half: _Half, stored: Stored) -> None:
+        """A half message was asked about, and stored anew for that."""
+        half.checks += 1
         half.offsets.append(stored.queue_offset)
         half.log_offset = stored.log_offset
         self._open[stored.queue_offset] = half
-        return self._store.message_at(stored.log_offset)
 
     def _pass_over(self) -> None:
         """Let the offsets of both queues go on. What is over now is noted the next time only: it is on the disk then,

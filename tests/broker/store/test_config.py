@@ -64,5 +64,5 @@ def test_offsets_are_saved_as_plain_json(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_named_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text("{broken")
-    with pytest.raises(StateError, match=r"topics\.json cannot be read .* put its \.bak in its place"):
+    with pytest.raises(StateError, match=r"topics\.json cannot be read .*, nor can its \.bak: mend or remove them"):
         ConfigFiles(tmp_path).load_topics()

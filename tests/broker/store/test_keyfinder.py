@@ -35,6 +35,7 @@ def place(tmp_path: Path) -> Place:
     store = open_store(tmp_path)
     while store.log.end < store.log.file_size + 500:
         store.append(incoming("before"))
+        store.settle()
     first, records = store.log.end, [store.append(incoming(f"{n}")).log_offset for n in range(5)]
     store.settle()
     path, begin = store.log.place(first)

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 from hypothesis import given
@@ -24,14 +25,15 @@ def test_a_committed_message_names_its_half_message_as_java_has_it(offset: int) 
 
 
 def test_a_start_after_a_kill_finds_what_others_were_made_of(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+    store = open_store(tmp_path / "data")
     first = store.append(incoming("waits"))
     store.append(incoming("made of it")._replace(prepared_transaction_offset=made_of(first.log_offset)))
     store.append(incoming("made of nothing"))
     store.settle()
-    again = open_store(tmp_path)
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    again = open_store(tmp_path / "copy")
     assert again.sources == {first.log_offset}
     again.close()
-    closed = open_store(tmp_path)
+    closed = open_store(tmp_path / "copy")
     assert closed.sources == set()
     closed.close()

@@ -83,7 +83,7 @@ def test_a_checkpoint_spares_reading_what_is_before_it(tmp_path: Path) -> None:
         log,
         queues.values(),
         lambda topic, number: queues[topic, number],
-        Checkpoint.load(copy / "checkpoint"),
+        Checkpoint.decode((copy / "checkpoint").read_bytes()),
         clean=False,
     )
     assert found.scanned == store.log.end - mark
@@ -115,7 +115,7 @@ def test_a_mark_beyond_the_log_is_not_believed(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     expected = fill(store, 50)
     store.close()
-    Checkpoint(mark=10**9).save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(mark=10**9).encode())
     (tmp_path / "abort").touch()
     again = open_store(tmp_path)
     assert contents(again) == expected

@@ -91,6 +91,7 @@ def test_a_queue_that_nothing_is_left_of_goes_on_where_it_was(tmp_path: Path, cl
     assert again.bounds("seldom", 0) == (16, 16)
     assert again.read("seldom", 0, 3, 32, 1 << 20).status is ReadStatus.TOO_SMALL
     assert again.append(incoming("once more", topic="seldom")).queue_offset == 16
+    again.settle()
     assert bodies(again, "seldom") == [b"once more"]
     again.close()
     if not clean:

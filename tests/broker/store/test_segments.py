@@ -53,8 +53,14 @@ def test_a_run_may_begin_anywhere(tmp_path: Path) -> None:
 
 def test_a_file_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(b"12345")
+    (tmp_path / f"{16:020d}").write_bytes(bytes(16))
     with pytest.raises(StateError, match="00000000000000000000 has 5 bytes and must have 16"):
         Segments(tmp_path, SIZE)
+
+
+def test_a_last_file_that_was_being_cut_gets_its_size_back(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"12345")
+    assert Segments(tmp_path, SIZE).read(0, 16) == b"12345" + bytes(11)
 
 
 def test_other_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:

@@ -1,21 +1,23 @@
 import struct
-from pathlib import Path
+
+import pytest
 
 from evenq.broker.store.timercheck import TimerCheckpoint
+from evenq.errors import StateError
 
 
-def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+def test_a_checkpoint_comes_back() -> None:
     saved = TimerCheckpoint(1_700_000_000_000, 17, 3)
-    saved.save(tmp_path / "config" / "timercheck")
-    assert TimerCheckpoint.load(tmp_path / "config" / "timercheck") == saved
+    assert TimerCheckpoint.decode(saved.encode()) == saved
 
 
-def test_there_is_none_at_first(tmp_path: Path) -> None:
-    assert TimerCheckpoint.load(tmp_path / "timercheck") == TimerCheckpoint(0, 0, 0)
+def test_a_short_page_is_refused() -> None:
+    with pytest.raises(StateError, match="has 40 bytes and must have 4096"):
+        TimerCheckpoint.decode(bytes(40))
 
 
 def test_javas_is_understood() -> None:
-    page = struct.pack(">qqqqqqq", 1_700_000_000_000, 5200, 20, 17, 0, 1, 2)
+    page = struct.pack(">qqqqqqq", 1_700_000_000_000, 5200, 20, 17, 0, 1, 2).ljust(4096, b"\0")
     assert TimerCheckpoint.decode(page) == TimerCheckpoint(1_700_000_000_000, 17, 0)
 
 

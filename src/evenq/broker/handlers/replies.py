@@ -65,8 +65,18 @@ class Replies:
                 ResponseCode.SYSTEM_ERROR, f"push reply message fail, channel of <{asker}> not found: it is not here"
             )
         answer = self._store(request, reply)
+        discarded: list[bool] = []
+        self._broker.store.on_discard(lambda: discarded.append(True))
         push = self._push(header, reply)
-        self._later.answer(request, connection, self._answer(producer, push, asker, answer))
+
+        async def result() -> Command | None:
+            # this begins when the turn is over
+            if discarded:
+                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker cannot store anything now")
+            await self._push_to(producer, push, asker)
+            return self._broker.answer_when_synced(answer, connection)
+
+        self._later.answer(request, connection, result())
 
     def _store(self, request: Command, reply: Admitted) -> Command:
         """Store a reply like any message; the answer to its sender, should the asker take it."""
@@ -98,8 +108,7 @@ class Replies:
         )
         return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext=push.to_ext(), body=reply.message.body)
 
-    async def _answer(self, producer: Connection, push: Command, asker: str, answer: Command) -> Command:
+    async def _push_to(self, producer: Connection, push: Command, asker: str) -> None:
         taken = await producer.ask(push, _SECONDS)
         if taken.code != ResponseCode.SUCCESS:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"push reply message to {asker} fail: {taken.remark}")
-        return answer

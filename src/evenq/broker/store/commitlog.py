@@ -3,20 +3,23 @@
 A record never crosses the end of a file: where it does not fit, a blank marker fills the rest and the record opens
 the next file. So records that follow each other directly in the log can be read as one piece.
 
-Appended records gather in memory and are written together by :meth:`CommitLog.write_out`. The broker calls it before
-it answers anybody, so that a sender never holds a receipt for something that a kill could take back.
+The log gives out places before anything is written (:attr:`CommitLog.next`): the store stages records in memory and
+writes those of a turn together (:mod:`evenq.broker.store.store`). Nothing can be read that is not written.
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.recent import RecentSizes
 from evenq.broker.store.segments import Segments
 from evenq.protocol.windows import windows
@@ -33,27 +36,23 @@ _UNLOAD_AFTER = 32 * 1024 * 1024
 
 
 class CommitLog:
-    """Records by log offset. ``start`` is the first one kept, ``end`` where the next one goes."""
+    """Records by log offset. ``start`` is the first one kept, ``end`` the end of what is written, and ``next`` where
+    the next record goes, behind those that are staged."""
 
-    __slots__ = ("_pending", "_read", "_segments", "_synced", "_written", "end", "file_size", "recent")
+    __slots__ = ("_read", "_segments", "_synced", "_syncing", "end", "file_size", "next", "recent")
 
-    def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
+    def __init__(self, directory: Path, file_size: int = FILE_SIZE, files: Files = OS_FILES) -> None:
         self.file_size = file_size
-        self._segments = Segments(directory, file_size)
-        self._pending: list[bytes | bytearray] = []
+        self._segments = Segments(directory, file_size, files)
         self._read = 0
+        self._syncing = threading.Lock()
         self.recent = RecentSizes()
-        # Until recovery has found the true end by `cut`, nothing may be appended.
-        self.end = self._written = self._synced = self._segments.end
+        # Until recovery has found the true end by `cut`, nothing may be written.
+        self.end = self.next = self._synced = self._segments.end
 
     @property
     def start(self) -> int:
         return self._segments.start
-
-    @property
-    def written(self) -> int:
-        """Up to where the log is with the system, and not only in memory."""
-        return self._written
 
     @property
     def filled(self) -> int:
@@ -75,46 +74,45 @@ class CommitLog:
         return [segment.start for segment in self._segments.files]
 
     def fits(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes, and a marker behind it, still fits into the file at :attr:`end`."""
-        return size + _BLANK.size <= self.file_size - self.end % self.file_size
+        """Whether a record of ``size`` bytes, and a marker behind it, still fits into the file at :attr:`next`."""
+        return size + _BLANK.size <= self.file_size - self.next % self.file_size
 
     @property
     def largest(self) -> int:
         """The size that records which stand together may have."""
         return self.file_size - _BLANK.size
 
-    def roll(self) -> None:
-        """Fill the rest of the file with a blank marker and go on in the next one."""
-        room = self.file_size - self.end % self.file_size
-        self._pending.append(_BLANK.pack(room, BLANK_MAGIC))
-        self.write_out()
-        self.end = self._written = self.end + room
+    def blank(self) -> bytes:
+        """The marker that fills the rest of the file, to be written at :attr:`next`."""
+        return _BLANK.pack(self.room, BLANK_MAGIC)
 
-    def append(self, records: bytes | bytearray, sizes: Iterable[int]) -> None:
-        """Add records of these sizes, with no gap between, at :attr:`end`; they must fit."""
-        self._pending.append(records)
-        self.recent.add(self.end, len(records), sizes)
-        self.end += len(records)
+    @property
+    def room(self) -> int:
+        """How many bytes of the file are behind :attr:`next`."""
+        return self.file_size - self.next % self.file_size
 
-    def write_out(self) -> None:
-        """Hand what waits in memory to the file: from then on it survives this process."""
-        if self._pending:
-            data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-            self._segments.write(self._written, data)
-            self._pending.clear()
-            self._written = self.end
+    def write(self, pieces: Sequence[tuple[int, bytes | bytearray, *tuple[Any, ...]]]) -> None:
+        """Write pieces, which begin with their offset and their bytes, in order from :attr:`end` on. They survive this
+        process then.
 
-    def take_back(self) -> int:
-        """Forget what waits in memory: the file would not take it. The offset at which the log ends now."""
-        self._pending.clear()
-        self.recent.forget()
-        self.end = self._written
-        return self.end
+        If that fails, some of the bytes may be in the files: call :meth:`discard`.
+        """
+        data = pieces[0][1] if len(pieces) == 1 else b"".join([piece[1] for piece in pieces])
+        if len(data) == self.next - self.end:
+            self._segments.write(self.end, data)
+        else:
+            # a marker fills the rest of a file: what follows begins the next one
+            for piece in pieces:
+                self._segments.write(piece[0], piece[1])
+        self.end = self.next
+
+    def discard(self) -> None:
+        """Remove what a failed write left behind :attr:`end`, so that no start can ever take it for messages."""
+        self.next = self.end
+        self._segments.cut(self.end)
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""
-        if end > self._written:
-            self.write_out()
         segment = self._segments.at(start)
         self._note_read(end - start)
         return segment.map[start - segment.start : end - segment.start]
@@ -122,8 +120,6 @@ class CommitLog:
     def gather(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bytes:
         """The bytes of several pieces in the order of the log, each within one file."""
         last = int(ends[-1])
-        if last > self._written:
-            self.write_out()
         segment = self._segments.at(int(starts[0]))
         if last > segment.end:
             return b"".join(map(self.read, starts.tolist(), ends.tolist()))
@@ -150,10 +146,9 @@ class CommitLog:
 
     def cut(self, position: int) -> None:
         """Make ``position`` the end; what is behind it is gone."""
-        self._pending.clear()
         self.recent.forget()
         self._segments.cut(position)
-        self.end = self._written = position
+        self.end = self.next = position
         # whoever wrote the last file may have been killed before it was on the disk
         self._synced = position - position % self.file_size
 
@@ -162,14 +157,14 @@ class CommitLog:
         self._segments.drop_before(min(position, self._synced))
 
     def sync(self) -> int:
-        """Return when all that was written by now is on the disk: up to the offset given. For another thread."""
-        target = self._written
-        for segment in list(self._segments.files):
-            if segment.end > self._synced and segment.start < target:
-                segment.sync()
-        self._synced = target
-        return target
+        """Return when all that was written by now is on the disk: up to the offset given. For other threads."""
+        with self._syncing:
+            target = self.end
+            for segment in list(self._segments.files):
+                if segment.end > self._synced and segment.start < target:
+                    segment.sync()
+            self._synced = target
+            return target
 
     def close(self) -> None:
-        self.write_out()
         self._segments.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from evenq.broker.store.files import read_or_backup, replace_file
-from evenq.errors import ProtocolError, StateError
+from evenq.broker.store.files import OS_FILES, Files
+from evenq.broker.store.statefile import StateFile
 from evenq.protocol.bodies import Body, DelayOffsetTable, GroupConfigTable, OffsetTable, TopicConfigTable
 
 __all__ = ["ConfigFiles"]
@@ -15,11 +15,17 @@ B = TypeVar("B", bound=Body)
 
 
 class ConfigFiles:
-    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``: each is replaced
-    whole, the last one before it stays as ``.bak``."""
+    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``. What is saved
+    survives this process; :meth:`sync` brings it to the disk."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, files: Files = OS_FILES) -> None:
+        names = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+        self._files = {name: StateFile(directory / name, files) for name in names}
+
+    def sync(self) -> None:
+        """Return when all that was saved is on the disk. May run in another thread."""
+        for file in self._files.values():
+            file.sync()
 
     def load_topics(self) -> TopicConfigTable:
         return self._load("topics.json", TopicConfigTable) or TopicConfigTable()
@@ -53,14 +59,7 @@ class ConfigFiles:
         self._save("delayOffset.json", table)
 
     def _load(self, name: str, kind: type[B]) -> B | None:
-        path = self._directory / name
-        content = read_or_backup(path)
-        if content is None:
-            return None
-        try:
-            return kind.decode(content)
-        except ProtocolError as error:
-            raise StateError(f"{path} cannot be read ({error}): mend it, or put its .bak in its place") from None
+        return self._files[name].load(kind.decode)
 
     def _save(self, name: str, body: Body) -> None:
-        replace_file(self._directory / name, body.encode(standard=True), backup=True, sync=False)
+        self._files[name].save(body.encode(standard=True))

@@ -3,8 +3,8 @@
 Each message has a unit of 20 bytes: its commit log offset (8), its size there (4), and the hash of its tag (8), by
 which a broker filters without looking at the message. The queue offset of a message is the place of its unit.
 
-Units are kept in memory until a good number of them is written together: after a kill they are made again from the
-commit log (see :mod:`evenq.broker.store.recovery`).
+Units come when their messages are in the commit log. They are kept in memory until a good number of them is written
+together: after a kill they are made again from the commit log (see :mod:`evenq.broker.store.recovery`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.segments import Segments
 
 __all__ = ["FILE_UNITS", "UNIT", "ConsumeQueue", "pack_units"]
@@ -50,23 +51,44 @@ def pack_units(log_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Seq
 
 
 class ConsumeQueue:
-    """The units of one queue. ``min`` and ``max`` are queue offsets: the first one kept, and the next one to be given.
+    """The units of one queue. ``min`` and ``max`` are queue offsets: of the first message that is kept, and behind the
+    last one. ``next`` is the offset for the next message, behind those that the store has staged.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as root:
     ...     queue = ConsumeQueue(Path(root), "orders", 0)
-    ...     queue.append(4096, 120, 0); queue.append(4216, 80, 0)
+    ...     queue.append(4096, 120, 0)
+    ...     queue.append(4216, 80, 0)
     ...     queue.max, list(UNIT.iter_unpack(queue.units(1, 32)))
     (2, [(4216, 80, 0)])
     """
 
-    __slots__ = ("_file_units", "_pending", "_segments", "_written", "max", "min", "queue_id", "topic")
+    __slots__ = (
+        "_file_units",
+        "_pending",
+        "_segments",
+        "_synced",
+        "_written",
+        "is_deleted",
+        "max",
+        "min",
+        "next",
+        "queue_id",
+        "topic",
+    )
 
-    def __init__(self, directory: Path, topic: str, queue_id: int, file_units: int = FILE_UNITS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_units: int = FILE_UNITS,
+        files: Files = OS_FILES,
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._file_units = file_units
-        self._segments = Segments(directory, file_units * UNIT.size)
+        self._segments = Segments(directory, file_units * UNIT.size, files)
         self._pending = bytearray()
         self.min = self._segments.start // UNIT.size
         # in queue offsets: up to here the units are in the file, from here on in memory
@@ -74,22 +96,32 @@ class ConsumeQueue:
         self.max = self._written
         # filled units stand before empty ones, whose size is 0
         self.max = self._written = bisect_left(range(self.max), 1, lo=self.min, key=lambda at: self.unit(at)[1] <= 0)
+        self.next = self.max
+        # up to here the units are on the disk, as far as this process knows
+        self._synced = self.min
+        self.is_deleted = False
 
     def append(self, log_offset: int, size: int, tags_code: int) -> None:
+        """Add a unit at ``max``, while nothing is staged."""
         self.extend(UNIT.pack(log_offset, size, tags_code))
+        self.next = self.max
 
-    def extend(self, units: bytes) -> None:
-        """Add units as they are stored."""
+    def extend(self, units: bytes) -> bool:
+        """Add units, in their form in the file, of messages that were staged and are in the log now. Whether so many
+        are in memory that they should be written."""
         self._pending += units
         self.max += len(units) // UNIT.size
-        if len(self._pending) >= _WRITE_AT:
-            self.write_out()
+        return len(self._pending) >= _WRITE_AT
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return len(self._pending)
 
     def begin_at(self, offset: int) -> None:
         """Start over at ``offset``: what was before is no longer in the commit log."""
         self.delete()
         # The file begins at a round number: what lies between has units that point to nothing.
-        self._written = self.max = offset // self._file_units * self._file_units
+        self._written = self._synced = self.max = offset // self._file_units * self._file_units
         for _ in range(offset - self.max):
             self.append(*_BLANK)
         self.min = offset
@@ -125,13 +157,15 @@ class ConsumeQueue:
     def write_out(self) -> None:
         """Hand what waits in memory to the file."""
         if self._pending:
-            self._segments.write(self._written * UNIT.size, self._pending)
+            # a copy: if it cannot be written, more will be added
+            self._segments.write(self._written * UNIT.size, bytes(self._pending))
             self._pending.clear()
             self._written = self.max
 
     def cut(self, log_offset: int) -> None:
         """Forget the messages at ``log_offset`` and behind it."""
-        self.max = self.first_at_or_after(log_offset)
+        self.max = self.next = self.first_at_or_after(log_offset)
+        self._synced = min(self._synced, self.max)
         if self.max >= self._written:
             del self._pending[(self.max - self._written) * UNIT.size :]
         else:
@@ -146,17 +180,25 @@ class ConsumeQueue:
         self._segments.drop_before(self.min * UNIT.size)
 
     def sync(self) -> None:
-        for segment in self._segments.files[-2:]:
-            segment.sync()
+        """Return when all units that are in the files by now are on the disk. May run in another thread."""
+        target = self._written
+        for segment in list(self._segments.files):
+            if segment.end > self._synced * UNIT.size and segment.start < target * UNIT.size:
+                segment.sync()
+        self._synced = target
 
     def close(self) -> None:
         self.write_out()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files as they are."""
         self._segments.close()
 
     def delete(self) -> None:
         self._pending.clear()
         self._segments.cut(0)
-        self.min = self.max = self._written = 0
+        self.min = self.max = self.next = self._written = self._synced = 0
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min}..{self.max})"

@@ -114,7 +114,7 @@ class Index:
     @property
     def behind(self) -> int:
         """How many bytes of the log are still to be taken."""
-        return self._log.written - self.position
+        return self._log.end - self.position
 
     def advance(self) -> bool:
         """Take the next piece of the log; whether there is more of it."""
@@ -130,15 +130,13 @@ class Index:
             ends = np.cumsum(np.array(sizes), dtype=np.int64)
             return self._piece(position, int(ends[-1]), np.append(0, ends[:-1]))
         file_end = (position // self._log.file_size + 1) * self._log.file_size
-        end = min(file_end, self._log.written, self._log.recent.begin or file_end)
+        end = min(file_end, self._log.end, self._log.recent.begin or file_end)
         first = int.from_bytes(self._log.read(position, min(position + 4, end)), "big", signed=True)
         return self._piece(position, min(max(most, first), end - position), None, end)
 
     def _piece(self, at: int, size: int, starts: NDArray[np.int64] | None, end: int = 0) -> Piece:
         if size < _APART:
             return Piece(at, size, starts, self._log.read(at, at + size), end)
-        if at + size > self._log.written:
-            self._log.write_out()
         return Piece(at, size, starts, None, end)
 
     def take(self, piece: Piece) -> Taken:

@@ -10,9 +10,9 @@ for the process, and what was written survives the process whatever kills it.
 from __future__ import annotations
 
 import mmap
-import os
 from pathlib import Path
 
+from evenq.broker.store.files import OS_FILES, Files
 from evenq.errors import StateError
 
 __all__ = ["Segment", "Segments"]
@@ -21,36 +21,35 @@ __all__ = ["Segment", "Segments"]
 class Segment:
     """One file of the run, open for reading and writing at any position."""
 
-    __slots__ = ("_fd", "_map", "_named", "_view", "end", "path", "size", "start")
+    __slots__ = ("_fd", "_files", "_map", "_view", "end", "path", "size", "start")
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, size: int, files: Files = OS_FILES) -> None:
         self.path = path
         self.start = int(path.name)
         self.size = size
         self.end = self.start + size
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._files = files
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
-        # whether the file's name is known to be on the disk too, not only its content
-        self._named = False
-        if os.fstat(self._fd).st_size != size:
-            os.ftruncate(self._fd, size)
+        self._fd = files.open(path, create=True)
+        try:
+            if files.size(self._fd) != size:
+                files.truncate(self._fd, size)
+        except OSError:
+            files.close(self._fd)
+            raise
 
     def write(self, at: int, data: memoryview) -> None:
-        position = at - self.start
-        while data:
-            written = os.pwrite(self._fd, data, position)
-            position += written
-            data = data[written:]
+        self._files.write(self._fd, data, at - self.start)
 
     def read(self, at: int, size: int) -> bytes:
-        return os.pread(self._fd, size, at - self.start)
+        return self._files.pread(self._fd, size, at - self.start)
 
     @property
     def map(self) -> mmap.mmap:
         """The whole file for reading. It costs one more open file."""
         if self._map is None:
-            self._map = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
+            self._map = self._files.map(self._fd, self.size)
         return self._map
 
     @property
@@ -67,26 +66,19 @@ class Segment:
 
     def zero_from(self, at: int) -> None:
         """Make everything from ``at`` on a hole again."""
-        os.ftruncate(self._fd, at - self.start)
-        os.ftruncate(self._fd, self.size)
+        self._files.truncate(self._fd, at - self.start)
+        self._files.truncate(self._fd, self.size)
 
     def sync(self) -> None:
         """Return when everything written is on the disk. May run in another thread than the writes."""
-        if not self._named:
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-            self._named = True
-        os.fdatasync(self._fd)
+        self._files.sync(self._fd, self.path)
 
     def close(self) -> None:
         if self._view is not None:
             self._view.release()
         if self._map is not None:
             self._map.close()
-        os.close(self._fd)
+        self._files.close(self._fd)
 
 
 class Segments:
@@ -100,19 +92,23 @@ class Segments:
     (['00', '16'], b'efXY')
     """
 
-    __slots__ = ("directory", "files", "size")
+    __slots__ = ("_system", "directory", "files", "size")
 
-    def __init__(self, directory: Path, size: int) -> None:
+    def __init__(self, directory: Path, size: int, system: Files = OS_FILES) -> None:
         self.directory = directory
+        self._system = system
         self.size = size
         names = sorted(path for path in directory.glob("*") if path.name.isdigit()) if directory.is_dir() else []
         for path in names:
-            if path.stat().st_size not in (0, size):
+            found = path.stat().st_size
+            # the last one may have been cut when the machine stopped
+            whole = found in (0, size) or (found < size and path == names[-1])
+            if not whole or int(path.name) % size:
                 raise StateError(
-                    f"{path} has {path.stat().st_size} bytes and must have {size}: the data directory was written with "
-                    f"another file size; start with that size, or with another directory"
+                    f"{path} has {found} bytes and must have {size}: the data directory was written with another file "
+                    f"size; start with that size, or with another directory"
                 )
-        self.files = [Segment(path, size) for path in names]
+        self.files = [Segment(path, size, system) for path in names]
 
     @property
     def start(self) -> int:
@@ -133,9 +129,9 @@ class Segments:
         """The file that holds ``position``; a new one where the run ends exactly there."""
         if self.files and position < self.end:
             return self.at(position)
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._system.make_directories(self.directory)
         start = position // self.size * self.size
-        self.files.append(Segment(self.directory / f"{start:020d}", self.size))
+        self.files.append(Segment(self.directory / f"{start:020d}", self.size, self._system))
         return self.files[-1]
 
     def write(self, at: int, data: bytes | bytearray) -> None:
@@ -174,7 +170,7 @@ class Segments:
     def drop(self, segment: Segment) -> None:
         self.files.remove(segment)
         segment.close()
-        segment.path.unlink()
+        self._system.unlink(segment.path)
 
     def close(self) -> None:
         for segment in self.files:

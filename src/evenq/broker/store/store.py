@@ -1,32 +1,58 @@
 """The store of one broker: messages in, messages out, by topic, queue and offset.
 
-Everything runs on the broker's one thread, except :meth:`Store.sync`, which waits for the disk and may run elsewhere.
+Messages are stored in turns. A turn is what one read of a connection brings, or one step of a scheduler:
+
+========= ============================ ====================================================== =========
+state     event                        what is done                                           then
+========= ============================ ====================================================== =========
+EMPTY,    ``append``                   the record gets its offsets and is staged in memory;   STAGED
+STAGED                                 nothing is written, nobody can read it
+STAGED    a handler raises             ``rollback`` to its savepoint: what it staged is gone  STAGED
+STAGED    ``settle``: the log is       entries of the consume queues are published, readers   EMPTY
+          written                      see the messages; senders may be answered
+STAGED    ``settle``: the log cannot   ``discard``: what was staged is gone, the log's files  EMPTY
+          be written                   are cut to what was written before; senders get an
+                                       error, and nobody ever sees the messages
+any       the files cannot be cut, or  READ_ONLY: reads go on, ``append`` raises
+          the disk has lost what it
+          was given (fsync fails)
+READ_ONLY a checkpoint can cut the     writes go on; after a failed fsync only a restart      EMPTY
+          files now                    helps, for nobody knows what is on the disk
+========= ============================ ====================================================== =========
+
+So an offset that was given to a sender never changes, and what was refused is never visible. What was written survives
+this process; a sync lets it survive the machine (:mod:`evenq.broker.flusher`).
+
+Everything runs on the broker's one thread, except what waits for the disk: :meth:`Store.sync_log` and the function that
+:meth:`Store.checkpoint` gives.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
 from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.config import ConfigFiles
-from evenq.broker.store.consumequeue import FILE_UNITS, ConsumeQueue, pack_units
-from evenq.broker.store.files import DirectoryLock
+from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue, pack_units
+from evenq.broker.store.files import OS_FILES, DirectoryLock, Files, SyncFailed
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.readahead import ReadAhead
 from evenq.broker.store.recovery import first_time, recover
 from evenq.broker.store.retention import Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.broker.store.selection import select
+from evenq.broker.store.statefile import StateFile
 from evenq.errors import ArgumentError
 from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
@@ -36,12 +62,15 @@ from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
 from evenq.protocol.view import MessageView
 
-__all__ = ["Incoming", "Read", "ReadStatus", "Store", "Stored", "StoredBatch"]
+__all__ = ["Incoming", "Read", "ReadOnly", "ReadStatus", "Store", "Stored", "StoredBatch"]
 
 log = logging.getLogger(__name__)
 
 # What saves something as it is at the time of the call.
 Saver = Callable[[], Callable[[], None]]
+
+# Bytes of consume queues that may wait in memory because the disk does not take them.
+_MOST_UNWRITTEN = 64 * 1024 * 1024
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
@@ -60,6 +89,18 @@ def _tag_codes(batch: bytes, made: BatchRecords) -> Sequence[int] | None:
     if b"TAGS\x01" not in batch:
         return None
     return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in made.tails()]
+
+
+class ReadOnly(OSError):
+    """The store takes no messages now, and says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EROFS, f"the store is read-only: {reason}")
+
+
+# Records that have their places and are not written: where they begin in the log, their bytes, and their queue with the
+# entries that it gets and the sizes of the records. Without a queue it is the marker at the end of a file, or nothing.
+_Staged = tuple[int, bytes | bytearray, ConsumeQueue | None, bytes, Sequence[int]]
 
 
 class Incoming(NamedTuple):
@@ -127,6 +168,7 @@ class Store:
         queue_file_units: int = FILE_UNITS,
         levels: DelayLevels = DEFAULT_LEVELS,
         retention: Retention | None = None,
+        files: Files = OS_FILES,
     ) -> None:
         self._directory = directory
         self._store_host = store_host
@@ -134,18 +176,31 @@ class Store:
         self._queue_file_units = queue_file_units
         self.levels = levels
         self.retention = retention or Retention()
-        self._checkpoint_path = directory / "checkpoint"
-        self._abort = AbortFile(directory / "abort")
-        self._lock = DirectoryLock(directory)
+        self.files = files
+        self._checkpoint_file = StateFile(directory / "checkpoint", files)
+        self._abort = AbortFile(directory / "abort", files)
+        self._lock = DirectoryLock(directory, files)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        # queues with units that are only in memory
+        # queues with units that are not on the disk
         self._dirty: set[ConsumeQueue] = set()
-        # queues that got messages since the log was last written out
-        self._arrived: dict[tuple[str, int], None] = {}
-        self.config = ConfigFiles(directory / "config")
-        self.log = CommitLog(directory / "commitlog", log_file_size)
-        self._ahead = ReadAhead(self.log.gather)
-        self._checkpoint = Checkpoint.load(self._checkpoint_path)
+        # what this turn has stored so far, always the same list; and what is to be done if it is discarded, with the
+        # length of the list then
+        self.staged: list[_Staged] = []
+        self._undo: list[tuple[int, Callable[[], None]]] = []
+        # why nothing can be stored: until the files can be cut, or until a restart
+        self._uncut = ""
+        self._disk_failed = ""
+        try:
+            self.config = ConfigFiles(directory / "config", files)
+            self.log = CommitLog(directory / "commitlog", log_file_size, files)
+            self._ahead = ReadAhead(self.log.gather)
+            self._checkpoint = self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
+            self._prepare()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _prepare(self) -> None:
         self._last_time = 0
         # what else is saved with each checkpoint
         self._savers: list[Saver] = []
@@ -167,7 +222,7 @@ class Store:
         self._last_time = found.last_time
         self.sources = found.sources
         self._dirty.update(self._queues.values())
-        self._abort.raise_()
+        self._abort.set()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The consume queue, made where it is missing."""
@@ -176,7 +231,7 @@ class Store:
             if (error := topic_error(topic, PATH_LIMIT)) or not 0 <= queue_id < 1 << 31:
                 raise ArgumentError("queue", (topic, queue_id), error or "queues have numbers from 0 to 2147483647")
             directory = self._directory / "consumequeue" / topic / str(queue_id)
-            found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units)
+            found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units, self.files)
             self._queues[topic, queue_id] = found
         return found
 
@@ -186,33 +241,36 @@ class Store:
     # -- writing
 
     def append(self, message: Incoming) -> Stored:
-        """Store one message. It survives this process after the next :meth:`settle`, the machine after a sync."""
+        """Stage one message. It can be read, and survives this process, after the next :meth:`settle`."""
+        if self._disk_failed or self._uncut:
+            self._refuse()
         queue = self.queue(message.topic, message.queue_id)
         now = int(self._clock() * 1000)
         form = self._form(message, now)
         properties = message.properties.encode()
         size = form.overhead + len(message.body) + len(properties)
         self._make_room(size)
-        stored = Stored(queue.max, self.log.end)
+        stored = Stored(queue.next, self.log.next)
         record = form.record(message.body, properties, *stored, flag=message.flag)
         delayed = message.topic == SCHEDULE_TOPIC
         code = self.levels.due(message.queue_id + 1, now) if delayed else _tag_code(message.tags)
-        queue.append(stored.log_offset, size, code)
-        self._take(record, (size,), queue, now)
+        self._stage(record, (size,), queue, UNIT.pack(stored.log_offset, size, code), now)
         return stored
 
     def append_batch(self, batch: Incoming) -> StoredBatch:
-        """Store the messages of a batch, which is the body of ``batch``, directly one behind the other."""
+        """Stage the messages of a batch, which is the body of ``batch``, directly one behind the other."""
+        if self._disk_failed or self._uncut:
+            self._refuse()
         queue = self.queue(batch.topic, batch.queue_id)
         now = int(self._clock() * 1000)
         form = self._form(batch, now)
         if not self.log.fits(form.most(batch.body)):
             self._make_room(sum(form.batch(batch.body, 0, 0).sizes))
-        made = batch_records(form, batch.body, queue.max, self.log.end)
-        *offsets, _ = accumulate(made.sizes, initial=self.log.end)
-        stored = StoredBatch(queue.max, offsets)
-        queue.extend(pack_units(offsets, made.sizes, _tag_codes(batch.body, made)))
-        self._take(made.records, made.sizes, queue, now)
+        made = batch_records(form, batch.body, queue.next, self.log.next)
+        *offsets, _ = accumulate(made.sizes, initial=self.log.next)
+        stored = StoredBatch(queue.next, offsets)
+        units = pack_units(offsets, made.sizes, _tag_codes(batch.body, made))
+        self._stage(made.records, made.sizes, queue, units, now)
         return stored
 
     def _form(self, message: Incoming, now: int) -> RecordForm:
@@ -233,33 +291,114 @@ class Store:
         if not self.log.fits(size):
             if size > self.log.largest:
                 raise ArgumentError("messages", f"{size} bytes", f"at most {self.log.largest} fit into one file")
-            self.log.roll()
+            self.staged.append((self.log.next, self.log.blank(), None, b"", ()))
+            self.log.next += self.log.room
 
-    def _take(self, records: bytes | bytearray, sizes: Iterable[int], queue: ConsumeQueue, now: int) -> None:
-        self.log.append(records, sizes)
+    def _stage(
+        self, records: bytes | bytearray, sizes: Sequence[int], queue: ConsumeQueue, units: bytes, now: int
+    ) -> None:
+        self.staged.append((self.log.next, records, queue, units, sizes))
+        self.log.next += len(records)
+        queue.next += len(sizes)
         self._last_time = now
-        self._dirty.add(queue)
-        self._arrived[queue.topic, queue.queue_id] = None
+
+    def _refuse(self) -> NoReturn:
+        raise ReadOnly(self._disk_failed or self._uncut)
+
+    def depend(self) -> None:
+        """Make the request that is handled now one that fails if this turn cannot be stored."""
+        self.staged.append((self.log.next, b"", None, b"", ()))
+
+    def rollback(self, savepoint: int) -> None:
+        """Forget what was staged since there was so much of it."""
+        if len(self.staged) > savepoint:
+            self.log.next = self.staged[savepoint][0]
+            for _, _, queue, _, sizes in self.staged[savepoint:]:
+                if queue is not None:
+                    queue.next -= len(sizes)
+            del self.staged[savepoint:]
+        while self._undo and self._undo[-1][0] > savepoint:
+            self._undo.pop()[1]()
+
+    def on_discard(self, undo: Callable[[], None]) -> None:
+        """Let ``undo`` be called if the message that was staged last is not stored after all."""
+        self._undo.append((len(self.staged), undo))
 
     def settle(self) -> Collection[tuple[str, int]]:
-        """Hand everything appended to the system; the queues that got messages since the last time.
+        """Write what this turn has staged, and publish it: the queues that got messages.
 
-        Where the system does not take it (the disk is full), all of it is forgotten again.
+        If the system does not take it (the disk is full), all of it is forgotten.
         """
-        arrived, self._arrived = self._arrived, {}
+        if not self.staged:
+            return ()
         try:
-            self.log.write_out()
+            self.log.write(self.staged)
         except OSError:
-            end = self.log.take_back()
-            for key in arrived:
-                self._queues[key].cut(end)
-                self._ahead.forget(self._queues[key])
+            self.discard()
             raise
+        staged = self.staged.copy()
+        self.staged.clear()
+        self._undo.clear()
+        arrived: dict[tuple[str, int], None] = {}
+        for log_offset, data, queue, units, sizes in staged:
+            if queue is None:
+                continue
+            self.log.recent.add(log_offset, len(data), sizes)
+            # the topic may have been deleted in the same turn
+            if not queue.is_deleted:
+                self._dirty.add(queue)
+                arrived[queue.topic, queue.queue_id] = None
+                if queue.extend(units):
+                    self._write_units(queue)
         return arrived
 
+    def discard(self) -> None:
+        """Forget what this turn has staged, also what a failed write has left of it in the files."""
+        if self.staged:
+            self.rollback(0)
+            self._cut_log()
+
+    def _cut_log(self) -> None:
+        try:
+            self.log.discard()
+        except OSError as error:
+            # What is in the files behind the end could be taken for messages after a kill.
+            if not self._uncut:
+                log.error("%s: no messages are taken until the log can be cut: %s", self._directory, error)
+            self._uncut = f"what a failed write left cannot be removed ({error}); free space or check the disk"
+        else:
+            if self._uncut:
+                self._uncut = ""
+                log.warning("%s: the log was cut, messages are taken again", self._directory)
+
+    def _write_units(self, queue: ConsumeQueue) -> None:
+        """Write entries of a queue. They can be made again from the log, so a failure is not the sender's."""
+        try:
+            queue.write_out()
+        except OSError as error:
+            if queue.unwritten_bytes > _MOST_UNWRITTEN:
+                self._fail(f"the entries of {queue} cannot be written ({error}); free space and restart the broker")
+
+    def _fail(self, reason: str) -> None:
+        """Take no more messages until the next start."""
+        if not self._disk_failed:
+            log.error("%s: the store is read-only: %s", self._directory, reason)
+            self._disk_failed = reason
+
     def sync_log(self) -> int:
-        """Return when the log is on the disk up to the offset given. May run in another thread."""
-        return self.log.sync()
+        """Return when the log and the settings are on the disk; the offset up to which the log is. May run in another
+        thread."""
+        self._check_synced()
+        try:
+            self.config.sync()
+            return self.log.sync()
+        except SyncFailed as error:
+            self._sync_failed(error)
+            raise
+
+    def _sync_failed(self, error: SyncFailed) -> None:
+        # The system may have dropped what it could not write: the next sync would succeed and mean nothing.
+        self._fail(f"the disk did not take what was written ({error}); check it and restart the broker")
 
     def save_with_checkpoints(self, saver: Saver) -> None:
         """Let ``saver`` tell at each checkpoint how to save what is true then. It is saved after the messages that
@@ -270,26 +409,40 @@ class Store:
         """Hand the consume queues to the system too; the function that waits for the disk and then notes that all
         this need not be looked at again after a kill. It may run in another thread, and must have ended before the
         next checkpoint. What need not be kept any longer is removed."""
-        self.log.write_out()
+        self.settle()
+        if self._uncut:
+            self._cut_log()
         self._expire()
-        dirty, self._dirty = self._dirty, set()
-        for queue in dirty:
+        for queue in self._dirty:
             queue.write_out()
+        dirty, self._dirty = self._dirty, set()
         # Java keeps an index after a kill only up to its time: it makes it again, as we do
         reached = Checkpoint(self._last_time, self._last_time, index_time=0, mark=self.log.end)
         saves = [saver() for saver in self._savers]
 
         def wait() -> None:
-            self.log.sync()
-            for queue in dirty:
-                queue.sync()
-            for save in saves:
-                save()
-            if reached != self._checkpoint:
-                reached.save(self._checkpoint_path)
-                self._checkpoint = reached
+            try:
+                self.log.sync()
+                for queue in dirty:
+                    queue.sync()
+                for save in saves:
+                    save()
+                self.config.sync()
+                if reached != self._checkpoint:
+                    self._check_synced()
+                    self._checkpoint_file.save(reached.encode())
+                    self._checkpoint_file.sync()
+                    self._checkpoint = reached
+            except SyncFailed as error:
+                self._sync_failed(error)
+                raise
 
         return wait
+
+    def _check_synced(self) -> None:
+        """After a sync that failed, no other one may count as a success."""
+        if self._disk_failed:
+            raise ReadOnly(self._disk_failed)
 
     def _expire(self) -> None:
         start, starts = self.log.start, self.log.file_starts
@@ -362,10 +515,13 @@ class Store:
         return self.log.end - self.queue(topic, queue_id).unit(offset)[0] <= within
 
     def record_at(self, log_offset: int) -> bytes | None:
-        """The record at a place in the log; None where none begins."""
-        if not self.log.start <= log_offset < self.log.end:
+        """The record at a place in the log, or that was staged for this place; None where none begins."""
+        if log_offset >= self.log.end:
+            staged = (data for at, data, queue, _, _ in self.staged if at == log_offset and queue is not None)
+            found = next(staged, None)
+            return None if found is None else bytes(found)
+        if log_offset < self.log.start:
             return None
-        self.log.write_out()
         data, base = self.log.file(log_offset)
         entry = read_entry(data, log_offset - base, log_offset)
         return None if entry is None or entry is BLANK else self.log.read(log_offset, log_offset + entry.size)
@@ -381,15 +537,25 @@ class Store:
         """Forget the queues of a topic; its messages stay in the log until that is cleaned."""
         for key in [key for key in self._queues if key[0] == topic]:
             queue = self._queues.pop(key)
+            queue.is_deleted = True
             self._dirty.discard(queue)
             self._ahead.forget(queue)
             queue.delete()
 
     def close(self) -> None:
-        """Write everything to the disk and leave the directory as one that was closed cleanly."""
-        self.checkpoint()()
+        """Write everything to the disk and leave the directory as one that was closed cleanly. If that fails, the next
+        start reads the log, as after a kill."""
+        try:
+            self.checkpoint()()
+            self._abort.clear()
+        except OSError as error:
+            log.error("%s: not closed cleanly, the next start reads the log: %s", self._directory, error)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files as they are, as the end of the process does."""
         for queue in self._queues.values():
-            queue.close()
+            queue.release()
         self.log.close()
-        self._abort.lower()
         self._lock.release()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
-from evenq.broker.store.files import replace_file
+from evenq.errors import StateError
 
 __all__ = ["TimerCheckpoint"]
 
@@ -40,19 +39,10 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, page: bytes) -> TimerCheckpoint:
-        page = page.ljust(_PAGE, b"\0")
+        if len(page) < _OWN_AT + _OWN.size:
+            raise StateError(f"it has {len(page)} bytes and must have {_PAGE}")
         read_time, _, queue_offset, master_offset = _FIELDS.unpack_from(page)
         magic, second, done = _OWN.unpack_from(page, _OWN_AT)
         # Java leaves this part alone when it goes on.
         ours = magic == _MAGIC and second == read_time
         return cls(read_time, min(queue_offset, master_offset), done if ours else 0)
-
-    @classmethod
-    def load(cls, path: Path) -> TimerCheckpoint:
-        try:
-            return cls.decode(path.read_bytes())
-        except FileNotFoundError:
-            return cls()
-
-    def save(self, path: Path) -> None:
-        replace_file(path, self.encode())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.segments import Segments
 
 __all__ = ["DELETE", "FILE_SIZE", "NORMAL", "NO_UNIT", "ROLL", "TimerLog", "TimerUnit"]
@@ -60,9 +61,9 @@ class TimerLog:
     [4096, 4216]
     """
 
-    def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
+    def __init__(self, directory: Path, file_size: int = FILE_SIZE, files: Files = OS_FILES) -> None:
         self._file_size = file_size
-        self._segments = Segments(directory, file_size)
+        self._segments = Segments(directory, file_size, files)
         # until the owner has found the true end by `cut`, nothing may be appended
         self._end = self._segments.end
 
