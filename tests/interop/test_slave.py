@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer
+from evenq import Message, MessageQueue, MessageView, Producer, PushConsumer, Timeouts
 from evenq.client.group.handover import ORPHAN_AFTER_S, ORPHAN_PAUSE_S
 from evenq.protocol import RequestCode, ResponseCode
 from evenq.protocol.bodies import LockRequest, TopicRoute
@@ -30,17 +30,30 @@ class Members:
         self._namesrv, self._topic, self._stack = namesrv, topic, stack
         self._lock = threading.Lock()
         self._consumed: dict[str, Counter[bytes]] = {}
+        # messages that were given to busy handlers
+        self.in_hand = 0
 
     def join(self, group: str, instance: str, *, busy: threading.Event | None = None) -> PushConsumer:
         """``busy`` holds the member's handler up until it is set."""
 
         def handle(messages: list[MessageView]) -> None:
             if busy is not None:
+                with self._lock:
+                    self.in_hand += len(messages)
                 busy.wait(60)
             with self._lock:
                 self._consumed.setdefault(group, Counter()).update(message.body for message in messages)
 
-        member = PushConsumer(self._namesrv, group, instance=instance, begin="first")
+        # a busy handler has all messages at once, and is waited for
+        member = PushConsumer(
+            self._namesrv,
+            group,
+            instance=instance,
+            begin="first",
+            concurrency=COUNT,
+            ramp_up=0,
+            timeouts=Timeouts(drain=60.0),
+        )
         self._stack.callback(member.close)
         member.subscribe(self._topic)
         member.start(handle)
@@ -137,7 +150,7 @@ def test_a_newcomer_waits_for_a_slow_handler_without_a_master(topic: str, group:
         members, go_on = Members(namesrv, topic, stack), threading.Event()
         stack.callback(go_on.set)
         slow = members.join(group, "slow", busy=go_on)
-        wait_until(lambda: len(slow.queues) == QUEUES, lambda: f"all queues: {slow.queues}")
+        wait_until(lambda: members.in_hand == COUNT, lambda: f"all messages in hand: {members.in_hand}")
         newcomer = members.join(group, "newcomer")
         wait_until(lambda: len(slow.queues) == QUEUES // 2, lambda: f"half of the queues: {slow.queues}")
         # longer than it takes to find a lock without an owner
