@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, IntEnum
+from numbers import Integral
 from sys import byteorder
 
 import msgspec
@@ -207,16 +208,28 @@ class Message(msgspec.Struct, frozen=True, gc=False):
                         "keys", key, "a key must be non-empty and without spaces: RocketMQ separates keys by them"
                     )
             msgspec.structs.force_setattr(self, "keys", keys)
-        if self.delay_level < 0:
-            raise ArgumentError("delay_level", self.delay_level, "give a level from 1 (1 s) to 18 (2 h), or 0")
-        if self.deliver_at is not None and self.deliver_at.tzinfo is None:
-            raise ArgumentError("deliver_at", self.deliver_at, "give a datetime with a time zone, e.g. UTC")
+        if self.delay_level != 0 or self.deliver_at is not None or self.flag != 0:
+            self._check_numbers()
         if self.properties:
             for key, value in self.properties.items():
                 _check_text("properties", key)
                 _check_text("properties", value)
                 if not key:
                     raise ArgumentError("properties", {key: value}, "a name must be non-empty")
+
+    def _check_numbers(self) -> None:
+        """The fields that most messages leave as they are."""
+        if not isinstance(self.delay_level, Integral) or isinstance(self.delay_level, bool) or self.delay_level < 0:
+            raise ArgumentError("delay_level", self.delay_level, "give a level from 1 (1 s) to 18 (2 h), or 0")
+        if self.deliver_at is not None:
+            if not isinstance(self.deliver_at, datetime) or self.deliver_at.tzinfo is None:
+                raise ArgumentError(
+                    "deliver_at", self.deliver_at, "give a datetime with a time zone, e.g. datetime.now(UTC)"
+                )
+            if self.delay_level:
+                raise ArgumentError("deliver_at", str(self.deliver_at), "give delay_level or deliver_at, not both")
+        if not isinstance(self.flag, Integral) or not -(1 << 31) <= self.flag < 1 << 31:
+            raise ArgumentError("flag", self.flag, "give a whole number of 32 bits")
 
     def wire_properties(self) -> dict[str, str]:
         """All properties as they go on the wire, the user's own first."""

@@ -30,6 +30,8 @@ StrategyLike: TypeAlias = Strategy | str | Callable[[str, str, Queues, Members],
 """Wherever a strategy is asked for: the thing itself, its name, or a function that allocates."""
 
 _NEARBY = "MACHINE_ROOM_NEARBY"
+# this one is not computed: members claim queues by their locks
+_FOR_CONSUMERS = "STICKY"
 
 STRATEGIES: dict[str, type[GroupStrategy]] = {
     "AVG": Average,
@@ -122,6 +124,6 @@ def _check_params(name: str, params: dict[str, Any]) -> None:
 def _remedy(name: str) -> str:
     from difflib import get_close_matches  # only a mistake needs it
 
-    nearest = get_close_matches(name.upper().replace("-", "_"), STRATEGIES, n=1)
-    meant = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"{meant}The strategies are {', '.join(STRATEGIES)}"
+    nearest = get_close_matches(name.upper().replace("-", "_"), [*STRATEGIES, _FOR_CONSUMERS], n=1)
+    meant = f"did you mean {nearest[0]}? " if nearest and nearest[0] != name else ""
+    return f"{meant}The strategies are {', '.join(STRATEGIES)}, and for consumers {_FOR_CONSUMERS}"

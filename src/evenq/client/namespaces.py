@@ -36,7 +36,7 @@ class Namespace:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if self.name and (topic_error(self.name) or "%" in self.name):
+        if not isinstance(self.name, str) or (self.name and (topic_error(self.name) or "%" in self.name)):
             raise ArgumentError("namespace", self.name, "give letters, digits, '_' and '-' only, or '' for none")
 
     def wrap(self, name: str) -> str:

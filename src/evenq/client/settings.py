@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral, Real
+from typing import TypeVar
 
 from evenq.errors import ArgumentError
 from evenq.model import MessageModel
@@ -14,12 +16,23 @@ __all__ = [
     "FlowControl",
     "Intervals",
     "Timeouts",
+    "checked_callable",
+    "checked_count",
+    "checked_flow",
+    "checked_kind",
     "checked_limit",
     "checked_model",
+    "checked_retries",
+    "checked_seconds",
     "checked_timeout",
+    "checked_topic",
+    "checked_trace",
     "checked_wait",
+    "is_whole",
 ]
 
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 # How long a hand-over lock counts after the broker granted it, as with Java's members. Brokers keep it twice as long.
 LEASE_VALID_S = 30.0
@@ -49,11 +62,83 @@ def checked_wait(value: float) -> float:
     return value
 
 
+def checked_seconds(name: str, value: float, *, may_be_none: bool = True) -> float:
+    """A time. Where it may be none at all, that is 0."""
+    if not _is_number(value) or value < 0 or (value == 0 and not may_be_none):
+        raise ArgumentError(name, value, f"give a number of seconds{', 0 for none' if may_be_none else ' above 0'}")
+    return value
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, of whatever type."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def checked_limit(value: int) -> int:
     """How many messages a call may give."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    if not is_whole(value) or value < 1:
         raise ArgumentError("limit", value, "give a number of messages, at least 1")
     return value
+
+
+def checked_count(name: str, value: int, least: int = 1) -> int:
+    """How many there are of something.
+
+    >>> checked_count("batch", "8")
+    Traceback (most recent call last):
+    ...
+    evenq.errors.ArgumentError: batch='8': give a whole number, at least 1
+    """
+    if not is_whole(value) or value < least:
+        raise ArgumentError(name, value, f"give a whole number, at least {least}")
+    return value
+
+
+def checked_retries(value: int | None) -> int | None:
+    """How often a message comes again; None for the default, which Java's consumers call -1.
+
+    >>> checked_retries(3), checked_retries(-1)
+    (3, None)
+    """
+    if value is None or (is_whole(value) and value == -1):
+        return None
+    if not is_whole(value) or value < 0:
+        raise ArgumentError(
+            "max_retries", value, "give a whole number, 0 or more, or -1 or None for the default (16; in order no end)"
+        )
+    return value
+
+
+def checked_kind(name: str, value: T, kind: type, remedy: str) -> T:
+    """A value that must be of one kind."""
+    if not isinstance(value, kind):
+        raise ArgumentError(name, value, remedy)
+    return value
+
+
+def checked_callable(name: str, value: F) -> F:
+    """A function of the user's."""
+    if not callable(value):
+        raise ArgumentError(name, value, "give a function")
+    return value
+
+
+def checked_topic(topic: str) -> str:
+    """A topic to subscribe to."""
+    if not isinstance(topic, str) or not topic:
+        raise ArgumentError("topic", topic, "give the name of a topic; of several topics, one in each call")
+    return topic
+
+
+def checked_trace(trace: bool | str, usual: str) -> str | None:
+    """The topic to trace to; None for no trace.
+
+    >>> checked_trace(True, "usual"), checked_trace("mine", "usual"), checked_trace(False, "usual")
+    ('usual', 'mine', None)
+    """
+    if not isinstance(trace, bool | str):
+        raise ArgumentError("trace", trace, "give True for the usual trace topic, the name of a topic, or False")
+    return usual if trace is True else trace or None
 
 
 def checked_model(model: MessageModel | str) -> MessageModel:
@@ -154,6 +239,11 @@ class FlowControl:
     def is_shared(self) -> bool:
         """Whether the limits of a queue depend on how many others are held."""
         return (self.topic_messages, self.topic_bytes, self.total_messages, self.total_bytes) != (None,) * 4
+
+
+def checked_flow(limits: FlowControl) -> FlowControl:
+    """What may be in memory."""
+    return checked_kind("flow_control", limits, FlowControl, "give evenq.FlowControl(messages=…, bytes=…)")
 
 
 def _lowest(own: int, *shared: tuple[int | None, int]) -> int:

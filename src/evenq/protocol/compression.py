@@ -90,6 +90,13 @@ _READERS = {int(method.flag): method.decompress for method in _METHODS.values()}
 _COMPRESSION = int(SysFlag.COMPRESSION)
 
 
+def checked_compression(method: Compression, *, argument: str = "compression") -> Compression:
+    """A way to compress that there is."""
+    if not isinstance(method, str) or method not in _METHODS:
+        raise ArgumentError(argument, method, f"give one of {', '.join(_METHODS)}")
+    return method
+
+
 def compress(body: bytes, method: Compression = "ZLIB", level: int = DEFAULT_LEVEL) -> tuple[bytes, int]:
     """The compressed body, and the bits of ``sys_flag`` that say so.
 
@@ -97,9 +104,7 @@ def compress(body: bytes, method: Compression = "ZLIB", level: int = DEFAULT_LEV
     >>> len(packed) < 100, decompress(packed, flags) == b"even " * 1000
     (True, True)
     """
-    if method not in _METHODS:
-        raise ArgumentError("method", method, f"give one of {', '.join(_METHODS)}")
-    chosen = _METHODS[method]
+    chosen = _METHODS[checked_compression(method, argument="method")]
     return chosen.compress(body, level), int(SysFlag.COMPRESSED | chosen.flag)
 
 

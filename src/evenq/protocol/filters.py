@@ -46,6 +46,9 @@ def subscription(topic: str, expression: str = EVERYTHING, *, version: int, expr
     """
     if not topic:
         raise ArgumentError("topic", topic, "give the name of a topic")
+    if not isinstance(expression, str):
+        kind = "a string of tags, such as 'paid || refunded'" if expression_type == TAG else "a condition as a string"
+        raise ArgumentError("expression", expression, f"give {kind}")
     tags = parse_tags(expression) if expression_type == TAG else frozenset()
     return Subscription(
         topic=topic,

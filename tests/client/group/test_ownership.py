@@ -534,3 +534,69 @@ def test_a_temporary_lock_is_exchanged_without_another_reason(monkeypatch: pytes
         await member.ownership.give_up_all()
 
     asyncio.run(scenario())
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_in_order_a_long_wait_for_locks_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        broker, clock = Broker(), Clock()
+        broker.locks = dict.fromkeys(QUEUES[:2], "somebody who died")
+        member = Member(broker, "m0")
+        member.ownership.in_order = True
+        member.ownership._clock = clock
+        member.target(QUEUES[:2])
+        await turns(50)
+        clock.now += 4.9
+        await turns(50)
+        assert caplog.text == ""
+        clock.now += 0.2
+        await turns(50)
+        [told] = caplog.messages
+        assert told.startswith(
+            f"waiting for the locks on {QUEUES[0]}, {QUEUES[1]}, which another member has or has left"
+        )
+        clock.now += 40
+        await turns(50)
+        assert len(caplog.messages) == 1
+        broker.locks.clear()
+        await turns(50)
+        assert member.ownership.queues == QUEUES[:2]
+        # the next wait is another one
+        member.target([])
+        await turns(50)
+        broker.locks[QUEUES[0]] = "somebody else"
+        member.target(QUEUES[:1])
+        await turns(50)
+        clock.now += 4.9
+        await turns(50)
+        assert len(caplog.messages) == 1
+        clock.now += 0.2
+        await turns(50)
+        assert len(caplog.messages) == 2
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_does_not_answer_has_refused_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        broker, clock = Broker(), Clock()
+        member = Member(broker, "m0")
+        member.ownership.in_order = True
+        member.ownership._clock = clock
+        member.connection = None
+        member.target(QUEUES[:1])
+        await turns(50)
+        clock.now += 20
+        await turns(50)
+        assert not [text for text in caplog.messages if text.startswith("waiting for the locks")]
+        await member.ownership.give_up_all()
+
+    asyncio.run(scenario())

@@ -624,3 +624,30 @@ def test_who_waits_for_a_connection_hears_of_a_close(begun: bool) -> None:
                 await gone
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.0 400 Bad Request\r\n\r\n"], ids=["closes", "answers in plain text"])
+def test_a_handshake_that_fails_says_what_to_check(says: bytes) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(says)
+        writer.close()
+
+    async def scenario() -> None:
+        async with listening(plain) as address:
+            with pytest.raises(
+                ConnectError, match=r": \w+Error.* in the TLS handshake: check that this port speaks TLS"
+            ):
+                await Connection.open(address, timeout=10, tls=ssl.create_default_context())
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_connection_says_nothing_of_tls() -> None:
+    async def scenario() -> None:
+        with pytest.raises(ConnectError) as raised:
+            await Connection.open("127.0.0.1:1", timeout=10, tls=ssl.create_default_context())
+        assert "TLS" not in raised.value.reason
+        assert raised.value.reason.startswith("Connect call failed")
+
+    asyncio.run(scenario())

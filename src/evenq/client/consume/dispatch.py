@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evenq.client.consume.holding import Holding
+from evenq.client.settings import is_whole
 from evenq.errors import ArgumentError
 from evenq.protocol.view import MessageView
 from evenq.supervision import Supervisor
@@ -34,7 +35,7 @@ class Retry:
     delay_level: int = 0
 
     def __post_init__(self) -> None:
-        if not -1 <= self.delay_level <= 18:
+        if not is_whole(self.delay_level) or not -1 <= self.delay_level <= 18:
             raise ArgumentError(
                 "delay_level", self.delay_level, "give 1 to 18, 0 for the broker's choice, -1 for never"
             )

@@ -30,7 +30,16 @@ from evenq.client.namespaces import Namespace
 from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
-from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_limit, checked_model, checked_wait
+from evenq.client.settings import (
+    FlowControl,
+    Intervals,
+    Timeouts,
+    checked_flow,
+    checked_limit,
+    checked_model,
+    checked_topic,
+    checked_wait,
+)
 from evenq.errors import ArgumentError, StateError
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.bodies import Subscription
@@ -96,7 +105,7 @@ class LitePullConsumer:
         self._wire_group = group = names.wrap(checked_group(group))
         self.model = checked_model(model)
         self._begin = begin
-        self._limits = flow_control
+        self._limits = checked_flow(flow_control)
         self._auto_commit = auto_commit
         self._session = Session(
             namesrv, instance=instance, timeouts=timeouts, intervals=intervals, credentials=credentials, tls=tls
@@ -164,13 +173,14 @@ class LitePullConsumer:
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
         """Take a share of the topic: all messages, those with certain tags, or those that an SQL92 condition picks."""
+        self._closing.check_open("consumer")
         if self._fixed is not None:
             raise StateError("this consumer has queues assigned: a consumer either subscribes or assigns")
-        self._member.subscribe(self._namespace.wrap(topic), sql or expression, SQL92 if sql else TAG)
+        self._member.subscribe(self._namespace.wrap(checked_topic(topic)), sql or expression, SQL92 if sql else TAG)
 
     def unsubscribe(self, topic: str) -> None:
         """Take a topic away: its queues are let go as in a rebalance, when what was given of them is done."""
-        self._member.unsubscribe(self._namespace.wrap(topic))
+        self._member.unsubscribe(self._namespace.wrap(checked_topic(topic)))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, from now on. Nobody else in the group is asked."""
@@ -195,7 +205,7 @@ class LitePullConsumer:
     def on_queues_changed(self, topic: str, listener: QueuesListener) -> None:
         """Call ``listener(topic, queues)`` when the topic has other queues: looked at after 10 s, then every 30 s
         (``Intervals(first_look, queue_check)``)."""
-        self._watch.on_queues(self._namespace.wrap(topic), listener)
+        self._watch.on_queues(self._namespace.wrap(checked_topic(topic)), listener)
 
     # messages
 

@@ -34,8 +34,20 @@ from evenq.client.net.acl import Credentials
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC
-from evenq.client.settings import FlowControl, Intervals, Timeouts, checked_model
-from evenq.errors import ArgumentError, StateError
+from evenq.client.settings import (
+    FlowControl,
+    Intervals,
+    Timeouts,
+    checked_callable,
+    checked_count,
+    checked_flow,
+    checked_model,
+    checked_retries,
+    checked_seconds,
+    checked_topic,
+    checked_trace,
+)
+from evenq.errors import StateError
 from evenq.model import MessageModel, MessageQueue
 from evenq.protocol.filters import SQL92, TAG
 from evenq.protocol.view import MessageView
@@ -63,8 +75,8 @@ class PushConsumer:
     ``model``        ``CLUSTERING``, or ``BROADCASTING``: every member gets every message
     ``batch``        at most so many messages in one call of the handler
     ``concurrency``  so many calls of the handler at a time
-    ``max_retries``  redeliveries of a message before it becomes a dead letter: 16, in order
-                     without end
+    ``max_retries``  redeliveries of a message before it becomes a dead letter; None, or -1 as
+                     in Java, for 16, in order without end
     ``ramp_up``      seconds after which queues that were gained may have all calls of the handler at a
                      time: they begin with one, and get one more at a time; 0 for all at once
     ``suspend``      in order, seconds that a queue pauses after a failure
@@ -106,23 +118,18 @@ class PushConsumer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         for name, value in (("batch", batch), ("concurrency", concurrency)):
-            if value < 1:
-                raise ArgumentError(name, value, "give at least 1")
-        if not suspend > 0:
-            raise ArgumentError("suspend", suspend, "give a number of seconds above 0")
-        if not ramp_up >= 0:
-            raise ArgumentError("ramp_up", ramp_up, "give a number of seconds, 0 for none")
+            checked_count(name, value)
         self.group = group
         self._namespace = names = Namespace(namespace)
         # inside and on the brokers
         self._wire_group = group = names.wrap(checked_group(group))
         self.model = checked_model(model)
-        self._limits = flow_control or FlowControl()
+        self._limits = FlowControl() if flow_control is None else checked_flow(flow_control)
         self._batch = batch
         self._lanes = concurrency
-        self._max_retries = max_retries
-        self._suspend = suspend
-        self._ramp_up = ramp_up
+        self._max_retries = checked_retries(max_retries)
+        self._suspend = checked_seconds("suspend", suspend, may_be_none=False)
+        self._ramp_up = checked_seconds("ramp_up", ramp_up)
         # when queues were gained last, and the calls that they may have
         self._gained: tuple[float, RampUp] | None = None
         self._clock = clock
@@ -131,8 +138,8 @@ class PushConsumer:
         )
         self._stats = Stats(clock)
         self._tracer: ConsumeTracer | None = None
-        if trace:
-            self._tracer = ConsumeTracer(session, group, TRACE_TOPIC if trace is True else trace)
+        if trace_topic := checked_trace(trace, TRACE_TOPIC):
+            self._tracer = ConsumeTracer(session, group, trace_topic)
         self._local: LocalOffsets | None = None
         if self._broadcasting:
             named = instance is not None
@@ -201,14 +208,16 @@ class PushConsumer:
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> None:
         """Add a topic: all of it, messages with certain tags (``"paid || refunded"``), or what an SQL92 condition
         on properties picks (``sql="total > 100"``)."""
-        self._member.subscribe(self._namespace.wrap(topic), sql or expression, SQL92 if sql else TAG)
+        self._closing.check_open("consumer")
+        self._member.subscribe(self._namespace.wrap(checked_topic(topic)), sql or expression, SQL92 if sql else TAG)
 
     def unsubscribe(self, topic: str) -> None:
         """Take a topic away: its queues are let go as in a rebalance, when running calls of the handler have ended."""
-        self._member.unsubscribe(self._namespace.wrap(topic))
+        self._member.unsubscribe(self._namespace.wrap(checked_topic(topic)))
 
     def on_rebalance(self, listener: Callable[[Plan], None]) -> None:
         """Call ``listener`` with every plan (lose, keep, gain) before it is carried out."""
+        checked_callable("listener", listener)
         self._member.rebalancer.on_plan.append(self._namespace.wrap_plan_listener(listener))
 
     def on_assignment(self, listener: AssignmentListener) -> None:

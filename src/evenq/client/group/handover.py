@@ -64,6 +64,9 @@ LocksOfOthers = Callable[[], Awaitable[Set[MessageQueue] | None]]
 class Locks(Protocol):
     """Locks on queues. ``owner`` is this member where none is named."""
 
+    # those that another member had when ours were asked for last; what a broker does not answer for is not among them
+    refused: Set[MessageQueue]
+
     async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]: ...
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]: ...
     def lease(self, queue: MessageQueue) -> Lease: ...
@@ -94,6 +97,7 @@ class NoLocks:
     """Every queue may be had by everybody, as in broadcasting."""
 
     temporary = False
+    refused: Set[MessageQueue] = frozenset()
 
     async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
         return set(queues)
@@ -181,6 +185,7 @@ class HandoverLocks:
         self._orphaned: dict[MessageQueue, float] = {}
         self._second: set[MessageQueue] = set()
         self.failures = 0
+        self.refused: Set[MessageQueue] = frozenset()
 
     def in_order(self, address_of: Callable[[str], str]) -> None:
         """Lock under the group's own name from now on, as Java's orderly members do: they and we exclude each other.
@@ -217,6 +222,7 @@ class HandoverLocks:
             # what may be ours and must not be used yet is asked for again
             await self._give_back(orphaned - second - held - self._second, self._second_name)
             granted |= second
+        self.refused = refused
         return granted
 
     async def _take_as(self, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:

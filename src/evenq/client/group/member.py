@@ -51,7 +51,7 @@ RETURN_S = 1.0
 
 
 def checked_group(group: str) -> str:
-    if not group or group.split() != [group]:
+    if not isinstance(group, str) or group.split() != [group]:
         raise ArgumentError("group", group, "give the name of a consumer group, without spaces")
     return group
 

@@ -19,7 +19,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
 from typing import Generic
@@ -42,6 +42,8 @@ CLAIM_PAUSE = 0.05
 CLAIM_LIMIT = 30.0
 # The only member of a group waits for no living one. It takes orphaned locks under their second name before that.
 ALONE_LIMIT = 5.0
+# In order, locks that have been another member's for so many seconds are reported: nothing else says why queues wait.
+WAIT_REPORTED_S = 5.0
 # Queues that are left within so many seconds are unlocked by one request.
 UNLOCK_TOGETHER = 0.003
 # Locks of a broker that did not answer are asked for again after so many seconds, or when a connection is made.
@@ -82,6 +84,9 @@ class Ownership(Generic[H]):
         self._clock = clock
         # wanted since when
         self._wanted: dict[MessageQueue, float] = {}
+        # in order: wanted queues whose lock another member has, since when, and those of which this was reported
+        self._refused: dict[MessageQueue, float] = {}
+        self._reported: set[MessageQueue] = set()
         self._held: dict[MessageQueue, H] = {}
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._claiming: asyncio.Task[None] | None = None
@@ -121,6 +126,8 @@ class Ownership(Generic[H]):
         """Begin to release and to claim queues. A queue that is held already is not gained again."""
         for queue in plan.lose:
             self._wanted.pop(queue, None)
+            self._refused.pop(queue, None)
+            self._reported.discard(queue)
             holding = self._held.pop(queue, None)
             if holding is not None:
                 self._leaving[queue] = self._session.spawn(self._leave(holding))
@@ -233,6 +240,8 @@ class Ownership(Generic[H]):
             try:
                 asked = dict(self._wanted)
                 granted = await self._locks.take(asked)
+                if self.in_order:
+                    self._report_waits(asked.keys() - granted)
                 await self._take(granted | self._late(asked, granted))
             except Exception as error:  # noqa: BLE001 - the queues stay wanted, so the claim must go on
                 pause = supervisor.failed(error)
@@ -242,6 +251,21 @@ class Ownership(Generic[H]):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._closing.wait()
+
+    def _report_waits(self, asked: Set[MessageQueue]) -> None:
+        """Say once of each of these queues that another member has its lock, if that has lasted."""
+        now = self._clock()
+        since = {queue: self._refused.get(queue, now) for queue in asked & (self._refused.keys() | self._locks.refused)}
+        self._refused = {queue: at for queue, at in since.items() if queue in self._wanted}
+        self._reported &= self._refused.keys()
+        late = {queue for queue, at in self._refused.items() if now - at >= WAIT_REPORTED_S} - self._reported
+        for queues in by_broker(sorted(late)).values():
+            log.warning(
+                "waiting for the locks on %s, which another member has or has left behind; those of a dead member end "
+                "after a minute at most",
+                ", ".join(map(str, queues)),
+            )
+        self._reported |= late
 
     def _late(self, asked: Mapping[MessageQueue, float], granted: set[MessageQueue]) -> set[MessageQueue]:
         """The queues whose locks were waited for long enough: better twice than not at all, unless in order."""

@@ -12,6 +12,7 @@ from evenq.balance import Plan
 from evenq.client.calling import is_async
 from evenq.client.namespaces import Namespace
 from evenq.client.net.session import Session
+from evenq.client.settings import checked_callable
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 from evenq.supervision import FailureLog, callable_name
@@ -39,9 +40,10 @@ class Watch:
         self._started = False
 
     def on_assignment(self, listener: AssignmentListener) -> None:
-        self._on_assignment.append(listener)
+        self._on_assignment.append(checked_callable("listener", listener))
 
     def on_queues(self, topic: str, listener: QueuesListener) -> None:
+        checked_callable("listener", listener)
         if self._started:
             self._session.spawn(self._look(topic, listener))
         else:

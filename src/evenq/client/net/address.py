@@ -32,15 +32,22 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_SEVERAL = "the name server's host:port; separate several by ';', e.g. a:9876;b:9876"
+
+
 def name_servers(text: str) -> tuple[str, ...]:
     """The name servers of ``"a:9876;b:9876"``, in order.
 
     >>> name_servers("a:9876; b:9876")
     ('a:9876', 'b:9876')
     """
+    if not isinstance(text, str):
+        raise ArgumentError("namesrv", text, f"give one string: {_SEVERAL}")
+    if "," in text or "/" in text:
+        raise ArgumentError("namesrv", text, f"give {_SEVERAL}")
     found = tuple(str(Address.parse(part, argument="namesrv")) for part in text.split(";") if part.strip())
     if not found:
-        raise ArgumentError("namesrv", text, "give the name server's host:port; separate several by ';'")
+        raise ArgumentError("namesrv", text, f"give {_SEVERAL}")
     return found
 
 

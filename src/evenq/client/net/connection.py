@@ -63,6 +63,18 @@ class _FutureWaiter:
             self.future.set_exception(error)
 
 
+def _why_not(error: OSError, tls: bool) -> str:
+    """Why no connection was made. A peer that ends a TLS handshake leaves an error without words."""
+    said = error.strerror or str(error)
+    if not tls or (said and not isinstance(error, ssl.SSLError)):
+        return said or type(error).__name__
+    kind = type(error).__name__
+    told = f"{kind}: {said}" if said else kind
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return told
+    return f"{told} in the TLS handshake: check that this port speaks TLS (tls=…), and whether it wants a certificate"
+
+
 class Connection(asyncio.Protocol):
     """A connection that was made. It is used until it breaks and never revived: the pool makes a new one.
 
@@ -132,7 +144,7 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             raise ConnectError(address, f"not made within {timeout:.3f} s") from None
         except OSError as error:
-            raise ConnectError(address, error.strerror or str(error)) from None
+            raise ConnectError(address, _why_not(error, tls is not None)) from None
         return connection
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from evenq.client.namespaces import Namespace
 from evenq.client.net.acl import Credentials
 from evenq.client.net.address import local_ip, name_servers
 from evenq.client.net.connection import Connection
@@ -18,7 +19,7 @@ from evenq.client.net.connections import Connections
 from evenq.client.net.remote import Remote
 from evenq.client.net.routes import NameServers, Route, Routes
 from evenq.client.net.tls import TlsLike, tls_context
-from evenq.client.settings import Intervals, Timeouts
+from evenq.client.settings import Intervals, Timeouts, checked_kind
 from evenq.errors import ArgumentError, EvenqError, RemoteError, StateError
 from evenq.protocol.bodies import ConsumerData, Heartbeat, ProducerData
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
@@ -40,7 +41,7 @@ _NEW_TOPIC_PAUSES = (1.0, 2.0, 4.0, 8.0)
 
 def client_id(peer: str, instance: str | None) -> str:
     """``address@instance``, as Java makes it. With an instance name it is the same after a restart."""
-    if instance is not None and (not instance or instance.split() != [instance]):
+    if instance is not None and (not isinstance(instance, str) or instance.split() != [instance]):
         raise ArgumentError("instance", instance, "give a name without spaces, unique among the group's members here")
     return f"{local_ip(peer)}@{instance or f'{os.getpid()}#{time.time_ns():x}#{next(_made)}'}"
 
@@ -59,12 +60,21 @@ class Session:
         credentials: Credentials | None = None,
         namespace: str = "",
     ) -> None:
+        for name, value, kind in (
+            ("timeouts", timeouts, Timeouts),
+            ("intervals", intervals, Intervals),
+        ):
+            if value is not None:
+                checked_kind(name, value, kind, f"give evenq.{kind.__name__}(…)")
+        if credentials is not None and not isinstance(credentials, Credentials):
+            # not the value: a secret may be in it
+            raise ArgumentError("credentials", type(credentials).__name__, "give evenq.Credentials(…)")
         servers = name_servers(namesrv)
         credentials = credentials or Credentials.from_environment(os.environ)
         self.client_id = client_id(servers[0], instance)
         self.timeouts = timeouts or Timeouts()
         self.intervals = intervals or Intervals()
-        self.namespace = namespace
+        self.namespace = Namespace(namespace).name
         self.connections = Connections(
             self._on_request,
             tls=tls_context(tls),

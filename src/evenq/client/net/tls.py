@@ -60,4 +60,6 @@ def tls_context(value: TlsLike) -> ssl.SSLContext | None:
         return None
     if isinstance(value, ssl.SSLContext):
         return value
+    if value is not True and not isinstance(value, Tls):
+        raise ArgumentError("tls", value, "give True, evenq.Tls(…), an ssl.SSLContext, or None for plain TCP")
     return (Tls() if value is True else value).context()

@@ -48,12 +48,24 @@ def batch_error(message: Message) -> str | None:
     return None
 
 
+def checked_message(message: Message) -> Message:
+    """What is to be sent."""
+    if not isinstance(message, Message):
+        raise ArgumentError("message", message, "give evenq.Message(topic, body)")
+    return message
+
+
 def check_batch(messages: Iterable[Message]) -> tuple[list[Message], bool]:
     """The messages as a list, if a broker takes them together: some, of one topic, none of them delayed; and whether
     all are plain, which is to say nothing but bodies."""
+    if isinstance(messages, Message):
+        raise ArgumentError("messages", messages.topic, "give several, e.g. in a list")
     batch = list(messages)
     if not batch:
         raise ArgumentError("messages", [], "give at least one message")
+    if set(map(type, batch)) != {Message}:
+        for each in batch:
+            checked_message(each)
     topic = batch[0].topic
     # written out, since a call for each message would cost more than all the rest
     special = [

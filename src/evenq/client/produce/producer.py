@@ -16,7 +16,7 @@ from evenq.client.net.acl import Credentials
 from evenq.client.net.routes import Route
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
-from evenq.client.produce.batching import check_batch, send_divided, send_whole
+from evenq.client.produce.batching import check_batch, checked_message, send_divided, send_whole
 from evenq.client.produce.gathering import Convoy, Linger, OneByOne
 from evenq.client.produce.outgoing import Packer, SendRequests, unique_ids
 from evenq.client.produce.recalls import Recalls
@@ -25,10 +25,19 @@ from evenq.client.produce.sender import Promise, Select, Sender
 from evenq.client.produce.sendevents import SendEvent, SendHooks
 from evenq.client.produce.trace import FLUSH_EVERY, TRACE_TOPIC, Tracer
 from evenq.client.produce.transactions import Check, Execute, Transactions, transaction_id
-from evenq.client.settings import Intervals, Timeouts, checked_timeout
+from evenq.client.settings import (
+    Intervals,
+    Timeouts,
+    checked_callable,
+    checked_count,
+    checked_kind,
+    checked_seconds,
+    checked_timeout,
+    checked_trace,
+)
 from evenq.errors import ArgumentError, RemoteError
 from evenq.model import Message, MessageQueue, SendResult, TransactionResult, TransactionState
-from evenq.protocol.compression import DEFAULT_THRESHOLD, Compression
+from evenq.protocol.compression import DEFAULT_THRESHOLD, Compression, checked_compression
 from evenq.protocol.names import group_error
 from evenq.protocol.view import MessageView
 
@@ -83,11 +92,20 @@ class Producer:
         intervals: Intervals | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        checked_kind("group", group, str, "give the name of a producer group")
         if error := group_error(group):
             raise ArgumentError("group", group, error)
-        for name, value in (("retries", retries), ("linger", linger)):
-            if value < 0:
-                raise ArgumentError(name, value, "give 0 or more")
+        for name, value, least in (
+            ("retries", retries, 0),
+            ("compress_over", compress_over, 0),
+            ("max_message_size", max_message_size, 1),
+            ("topic_queues", topic_queues, 1),
+        ):
+            checked_count(name, value, least)
+        checked_seconds("linger", linger)
+        if check is not None:
+            checked_callable("check", check)
+        trace_topic = checked_trace(trace, TRACE_TOPIC)
         self.group = group
         self._session = session = Session(
             namesrv,
@@ -103,10 +121,10 @@ class Producer:
         self._chooser = queue_chooser(send_latency_fault, clock=lambda: clock() * 1000, random=_random)
         self._packer = packer = Packer(
             unique_ids(session.client_id),
-            compression=compression,
+            compression=checked_compression(compression),
             compress_over=compress_over,
             max_message_size=max_message_size,
-            namespace=namespace,
+            namespace=session.namespace,
         )
         requests = SendRequests(wire_group, topic_queues, session.wire_name)
         self._sender = sender = Sender(
@@ -128,8 +146,8 @@ class Producer:
         self._replies = Replies(session, sender, packer)
         self._recalls = Recalls(session, wire_group)
         self._tracer: Tracer | None = None
-        if trace:
-            self._tracer = Tracer(sender, packer, group, TRACE_TOPIC if trace is True else trace)
+        if trace_topic:
+            self._tracer = Tracer(sender, packer, group, trace_topic)
             sender.observer = self._tracer.sent
             self._transactions.observer = self._tracer.ended
         self._started = False
@@ -243,8 +261,8 @@ class Producer:
         """Send, and do not ask what became of it: it may be lost, and nobody will say so."""
         self._closing.check_open("producer")
         seconds = self._seconds(timeout)
-        parcel = self._packer.message(message)
         select = _select(message, selector, arg, queue)
+        parcel = self._packer.message(message)
         await self._hooks.around(message, self._sender.oneway(parcel, seconds, select))
 
     async def send_batch(
@@ -291,6 +309,7 @@ class Producer:
 
     async def _begin_transaction(self, message: Message, timeout: float | None) -> SendResult:
         self._closing.check_open("producer")
+        checked_message(message)
         return await self._hooks.around(message, self._transactions.begin(message, self._seconds(timeout)))
 
     async def _end_transaction(self, message: Message, half: SendResult, state: TransactionState) -> TransactionResult:
@@ -352,6 +371,7 @@ class Producer:
 
 def _select(message: Message, selector: SelectorLike | None, arg: object, queue: MessageQueue | None) -> Select | None:
     """How to find the one queue that the caller wants; None where any will do."""
+    checked_message(message)
     if selector is None and queue is None and message.sharding_key is None:
         return None
     if selector is not None and queue is not None:

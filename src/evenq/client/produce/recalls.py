@@ -68,8 +68,10 @@ def _handle_of(receipt: SendResult | str) -> tuple[str, RecallHandle]:
                 "only timed messages sent with deliver_at have one",
             )
         text = receipt.recall_handle
-    else:
+    elif isinstance(receipt, str):
         text = receipt
+    else:
+        raise ArgumentError("receipt", receipt, "give the receipt of a send, or the recall_handle of one")
     try:
         return text, RecallHandle.decode(text)
     except ValueError as error:
