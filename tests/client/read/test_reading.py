@@ -25,6 +25,7 @@ from evenq.protocol.filters import EVERYTHING
 from evenq.protocol.headers import PullRequest, PullResponse
 from evenq.protocol.records import encode_record
 from evenq.protocol.template import Template
+from evenq.supervision import Outages
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-b", 3)
@@ -59,6 +60,7 @@ class FakeBroker:
     in_flight: int = 0
     most_in_flight: int = 0
     timeouts: Timeouts = field(default_factory=Timeouts)
+    outages: Outages = field(default_factory=Outages)
     closed: bool = False
 
     @property

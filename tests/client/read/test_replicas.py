@@ -21,6 +21,7 @@ from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from evenq.protocol.filters import subscription
 from evenq.protocol.headers import PullRequest
+from evenq.supervision import Outages
 from tests.client.read.test_reading import QUEUE, FakeBroker
 
 
@@ -48,6 +49,7 @@ class Cluster:
 
     def __init__(self, replicas: Mapping[int, Replica]) -> None:
         self.timeouts = Timeouts()
+        self.outages = Outages()
         self.routes = self.connections = self
         self.replicas = dict(replicas)
         self.unreachable: set[int] = set()

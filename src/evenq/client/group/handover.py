@@ -416,15 +416,17 @@ class HandoverLocks:
         await asyncio.gather(*(self._release(part, self._client_id, lock_name) for part in parts))
 
     async def _release(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
-        name = f"return of hand-over locks of {owner} to {queues[0].broker} for group {self._group}"
         try:
             await self._unlock(queues, owner, lock_name)
-        except RemoteError as error:
+        except RemoteError:
             self.failures += 1
-            self._outages.failed(name, error)
             self._owed.add(queues, owner, lock_name)
-        else:
-            self._outages.ended(name)
 
     async def _unlock(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
-        await self._remote.unlock(self._address_of(queues[0].broker), lock_name, owner, queues)
+        name = f"return of hand-over locks of {owner} to {queues[0].broker} for group {self._group}"
+        try:
+            await self._remote.unlock(self._address_of(queues[0].broker), lock_name, owner, queues)
+        except RemoteError as error:
+            self._outages.failed(name, error)
+            raise
+        self._outages.ended(name)

@@ -19,7 +19,6 @@ from evenq.client.read.reading import MOST, Chunk, Pace, in_batches, with_more
 from evenq.errors import RemoteError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
-from evenq.supervision import Outages
 
 __all__ = ["Follower"]
 
@@ -73,7 +72,6 @@ class Follower:
         self._next = offset
         self._end = offset
         self._batched = False
-        self._outages = Outages()
 
     @property
     def end(self) -> int:
@@ -96,13 +94,13 @@ class Follower:
                 try:
                     came = flight.brought()
                 except RemoteError as error:
-                    self._outages.failed(name, error)
+                    self._session.outages.failed(name, error)
                     self._go_to(flight.start)
                     await self._recover(pause)
                     pause = min(LAST_PAUSE, pause * 2)
                     continue
                 pause = FIRST_PAUSE
-                self._outages.ended(name)
+                self._session.outages.ended(name)
                 chunk = await self._accept(flight, came)
                 if chunk is not None:
                     yield with_more(chunk, came, self._flights, self._learn)
