@@ -101,6 +101,36 @@ def test_a_lock_of_the_dead_is_replaced_by_one_of_the_second_name() -> None:
     run(scenario())
 
 
+def test_who_only_asks_finds_a_lock_of_the_dead_free() -> None:
+    async def scenario() -> None:
+        group = Group()
+        group.broker.locks[FIRST, OTHER] = "dead"
+        me = group.join("me")
+        free: set[MessageQueue] = set()
+        for _ in range(round(LONG_ENOUGH / 0.1)):
+            free = await me.free([QUEUE, OTHER], is_real=lambda queue: queue == QUEUE)
+            group.clock.advance(0.1)
+        assert free == {QUEUE}
+        assert group.broker.locks == {(FIRST, QUEUE): "dead", (FIRST, OTHER): "dead"}, "asking leaves nothing"
+        assert await me.take([QUEUE]) == {QUEUE}
+
+    run(scenario())
+
+
+def test_who_only_asks_leaves_a_living_member_its_lock() -> None:
+    async def scenario() -> None:
+        group = Group()
+        group.broker.locks.clear()
+        living, me = group.join("living"), group.join("me")
+        for _ in range(round(90 / 0.5)):
+            assert await living.take([QUEUE]) == {QUEUE}
+            assert await me.free([QUEUE]) == set()
+            group.clock.advance(0.5)
+        assert group.broker.locks == {(FIRST, QUEUE): "living"}
+
+    run(scenario())
+
+
 def test_a_lock_that_a_living_member_tells_of_is_not_touched() -> None:
     async def scenario() -> None:
         group = Group()

@@ -76,7 +76,9 @@ class Locks(Protocol):
         """Whether some lock is to be exchanged for a better one as soon as it can be had, by renewing it."""
         ...
 
-    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]: ...
+    async def free(
+        self, queues: Iterable[MessageQueue], *, is_real: Callable[[MessageQueue], bool] = lambda queue: True
+    ) -> set[MessageQueue]: ...
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
         """Give them back; those that a broker does not take now are offered again."""
         ...
@@ -108,7 +110,9 @@ class NoLocks:
     def lease(self, queue: MessageQueue) -> Lease:
         return Lease()
 
-    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+    async def free(
+        self, queues: Iterable[MessageQueue], *, is_real: Callable[[MessageQueue], bool] = lambda queue: True
+    ) -> set[MessageQueue]:
         return set(queues)
 
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
@@ -348,12 +352,26 @@ class HandoverLocks:
         """What is known of our lock on the queue, kept up to date. Unlocked where there is none."""
         return self._leases.setdefault(queue, Lease(self._clock))
 
-    async def free(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+    async def free(
+        self, queues: Iterable[MessageQueue], *, is_real: Callable[[MessageQueue], bool] = lambda queue: True
+    ) -> set[MessageQueue]:
         """Those that nobody holds. A broker cannot be asked that, so each is locked in a name that all members use
-        for asking, and unlocked at once: a lock that is refused to this name does belong to a member."""
+        for asking, and unlocked at once: a lock that is refused to this name does belong to a member.
+
+        Of those that are ``is_real``, refused ones may be orphaned, and are free then: who asks before it takes would
+        never find out otherwise.
+        """
         wanted = list(queues)
         granted = await self.take(wanted, owner=ASKING)
         await self.release(granted, owner=ASKING)
+        for queue in granted:
+            self._refusals.pop(queue, None)
+        known = set(self._orphaned)
+        await self._find_orphans({queue for queue in wanted if queue not in granted and is_real(queue)})
+        if orphaned := self._orphaned.keys() - known:
+            more = await self.take(orphaned, owner=ASKING)
+            await self.release(more, owner=ASKING)
+            granted |= more
         return granted
 
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:

@@ -298,7 +298,8 @@ class ClaimedShares:
                 self._held += [lock for lock in locks if lock in granted and lock not in self._held]
                 return granted
             case Ask(locks):
-                return await self._locks.free(lock for lock in locks if lock not in leaving)
+                asked = [lock for lock in locks if lock not in leaving]
+                return await self._locks.free(asked, is_real=lambda lock: not is_made_up(lock))
             case GiveBack(locks):
                 self._drop(locks)
                 read = {*self._holding(), *leaving}
