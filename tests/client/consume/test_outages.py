@@ -18,7 +18,7 @@ FAST = Intervals(heartbeat=0.1, commit=0.1, rebalance=0.2, renew_locks=0.2)
 BEGIN, END = "failed and is repeated until it works", "works again after"
 
 
-def test_pulls_and_heartbeats_that_fail_are_logged_twice(
+def test_pulls_that_fail_are_logged_when_that_begins_and_ends(
     topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with cluster(brokers=2) as running, Producer(running.namesrv) as producer:
@@ -51,6 +51,5 @@ def test_pulls_and_heartbeats_that_fail_are_logged_twice(
                     return pulls(END) == pulls(BEGIN)
 
                 wait_until(all_work_again, lambda: f"pulls that work: {names(END)}")
-                assert any(name.startswith("heartbeat") for name in names(BEGIN))
-                assert max((names(BEGIN) + names(END)).values()) <= 2
+                # heartbeats, renewals of locks and questions may have failed, too
                 assert max(names(BEGIN).values()) == max(names(END).values()) == 1
