@@ -146,10 +146,14 @@ class FaultRun:
 
         return self._run(suffer)
 
-    def run_after_all_died(self) -> Outcome:
-        """All members are killed in one moment; a new one takes over, and a second one joins it."""
+    def run_after_all_died(self, times: int = 1) -> Outcome:
+        """All members are killed in one moment; a new one takes over, and a second one joins it. So many times."""
 
         def suffer() -> None:
+            for _ in range(times):
+                kill_all()
+
+        def kill_all() -> None:
             begin = time.monotonic()
             for member in self._members:
                 member.process.kill()

@@ -219,6 +219,8 @@ def test_asking_whether_a_queue_is_free_looks_at_the_second_lock() -> None:
         await group.take_for(me, LONG_ENOUGH)
         assert await me.free([QUEUE]) == set()
         await me.release([QUEUE])
+        assert await me.free([QUEUE]) == set(), "the others have just been asked: nothing could be taken now"
+        group.clock.advance(ORPHAN_PAUSE_S)
         assert await me.free([QUEUE]) == {QUEUE}
         assert group.broker.locks == {(FIRST, QUEUE): "dead"}
 
@@ -293,6 +295,108 @@ def test_a_second_lock_that_lapsed_is_no_proof(told: bool) -> None:
             group.silent.add("newcomer")
             assert await holder.renew([QUEUE]) == (set(), set()), "not known"
         assert not lease.counts()
+
+    run(scenario())
+
+
+def spare(number: int, queue: MessageQueue = QUEUE) -> MessageQueue:
+    """The queue whose lock under the second name is the spare of this number."""
+    return queue if number == 1 else MessageQueue(f"%SPARE-{number}%{queue.topic}", queue.broker, queue.queue_id)
+
+
+def test_a_spare_lock_of_the_dead_keeps_nobody_from_the_queue() -> None:
+    """Somebody died between the end of a first lock and the exchange of the spare for it."""
+
+    async def scenario() -> None:
+        group = Group()
+        group.broker.locks = {(SECOND, QUEUE): "dead"}
+        me = group.join("me")
+        assert await group.take_for(me, LONG_ENOUGH) == {QUEUE}
+        assert group.broker.locks == {(FIRST, QUEUE): "me", (SECOND, QUEUE): "dead"}
+        assert await me.renew([QUEUE]) == ({QUEUE}, set())
+        other = group.join("other")
+        assert await group.take_for(other, 0.0) == set()
+        await me.release([QUEUE])
+        assert await group.take_for(other, LONG_ENOUGH) == {QUEUE}
+
+    run(scenario())
+
+
+def test_a_group_that_dies_again_within_the_minute_goes_on_soon() -> None:
+    async def scenario() -> None:
+        group = Group()
+        for number in range(1, 4):
+            me = group.join(f"m{number}")
+            assert await group.take_for(me, number * LONG_ENOUGH) == {QUEUE}, number
+            assert group.broker.locks[SECOND, spare(number)] == f"m{number}"
+            group.members.clear()
+        last = group.join("last")
+        assert await group.take_for(last, 30) == set(), "as many deaths as there are locks"
+
+    run(scenario())
+
+
+def test_of_two_who_ask_at_the_same_time_at_least_one_hears_of_the_other() -> None:
+    """One has the first lock and knows of an orphaned spare, the other has that spare, which has just ended."""
+
+    async def scenario() -> None:
+        group = Group()
+        one, two = group.join("one"), group.join("two")
+        group.broker.locks = {(SECOND, QUEUE): "dead"}
+        await group.take_for(one, ORPHAN_AFTER_S + ORPHAN_PAUSE_S - 0.1)
+        group.broker.locks[FIRST, QUEUE] = "dead"
+        await group.take_for(two, LONG_ENOUGH - 0.1)
+        group.broker.locks.clear()
+        group.clock.advance(ORPHAN_PAUSE_S)
+        # both look at the others' locks before either of them has got an answer
+        granted = await asyncio.gather(one.take([QUEUE]), two.take([QUEUE]))
+        assert not (granted[0] and granted[1])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("dead", [FIRST, SECOND])
+def test_a_queue_is_not_free_while_nobody_can_make_sure_that_it_is(dead: str) -> None:
+    async def scenario() -> None:
+        group = Group()
+        group.broker.locks = {(dead, QUEUE): "dead"}
+        me = group.join("me")
+        assert await group.take_for(me, LONG_ENOUGH) == {QUEUE}
+        await me.release([QUEUE])
+        group.silent.add("hangs")
+        group.clock.advance(ORPHAN_PAUSE_S)
+        assert await me.take([QUEUE]) == set()
+        assert await me.free([QUEUE]) == set()
+        assert group.broker.locks == {(dead, QUEUE): "dead"}
+
+    run(scenario())
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sets(st.integers(0, 3), max_size=3), st.integers(1, 3), st.integers(0, 1 << 30))
+def test_whatever_locks_the_dead_left_somebody_gets_the_queue(dead: set[int], members: int, seed: int) -> None:
+    async def scenario() -> None:
+        chance = random.Random(seed).random
+        group = Group()
+        names = [(FIRST, QUEUE), *((SECOND, spare(number)) for number in range(1, 4))]
+        group.broker.locks = {names[number]: "dead" for number in dead}
+        living = [group.join(f"m{number}") for number in range(members)]
+        granted: list[set[MessageQueue]] = []
+        for _ in range(round(4 * LONG_ENOUGH / 0.1)):
+            group.clock.advance(0.1)
+            for me in living:
+                if chance() < 0.5 and QUEUE in await me.free([QUEUE]):
+                    assert await me.take([QUEUE]) == {QUEUE}, "free is what can be taken now"
+            granted = await asyncio.gather(*(me.take([QUEUE]) for me in living))
+            assert sum(map(len, granted)) <= 1
+        assert sum(map(len, granted)) == 1, group.broker.locks
+        for each in names:
+            if group.broker.locks.get(each) == "dead":
+                del group.broker.locks[each]
+        for me in living:
+            if me.owned:
+                assert await me.renew([QUEUE]) == ({QUEUE}, set())
+                assert [*group.broker.locks] == [(FIRST, QUEUE)], "the spare is exchanged"
 
     run(scenario())
 
@@ -398,8 +502,10 @@ def test_whatever_happens_to_locks_nobody_reads_beside_another(seed: int) -> Non
     async def scenario() -> None:
         table = Table(seed)
         chance = table.random.random
-        # the locks of a group that died at once
-        table.locks.lock(FIRST, "dead", [QUEUE])
+        # the locks of a group that died at once, more than once
+        for number in range(4):
+            if chance() < 0.5:
+                table.locks.lock(SECOND if number else FIRST, f"dead {number}", [spare(number or 1)])
         for number in range(300):
             living = [member for member in table.members.values() if not member.dead]
             if len(living) < 3 and chance() < 0.2:

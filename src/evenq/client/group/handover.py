@@ -6,23 +6,26 @@ own name is held.
 
 When all members of a group die together, nobody is left who could unlock in their names, and their locks stay on the
 broker for up to a minute. A broker does not say whose a lock is. So a member that is refused for a second asks all of
-them which locks they have, twice. A lock that none of them has is *orphaned*: its queue is then locked under a second
-name, ``HANDOVER-2-<group>``, until the lock under the first name has ended. Who holds the queue by then exchanges the
-second lock for the first.
+them which locks they have, twice. A lock that none of them has is *orphaned*: its queue is then locked by a *spare*
+lock, under the name ``HANDOVER-2-<group>``, until the first lock has ended. Whoever holds the queue by then exchanges
+the spare for the first lock. Spares can be orphaned, too, when the group dies again within the minute: each queue has
+several.
 
-Members need not know the same of a lock. So whoever is granted one looks for a holder under the other name, before
-the lock counts:
+Members need not know the same of a lock. So whoever is granted one looks for a holder by another lock of the queue,
+before the lock counts:
 
-======================= ============================================== ===========================================
-lock granted under      looks for a holder by                          where there is one
-======================= ============================================== ===========================================
-the first name          locking under the second name, for a moment    the first lock is given back: it is refused
-the second name         asking the others whether they have a lock     the second lock is given back: it is refused
-======================= ============================================== ===========================================
+========================== ========================================== ==============================================
+lock that was granted      looks for a holder by                      where there is one
+========================== ========================================== ==============================================
+the first                  locking the spares, for a moment           the first lock is given back: it is refused
+the first, while a spare   the same with the other spares, and asking the same
+is orphaned                all members whether they have a lock
+a spare                    asking all members whether they have one   the spare is given back: it is refused
+========================== ========================================== ==============================================
 
-A member that has been granted the first lock keeps the second until it tells of the first, so of two at the same time
-at least one sees the other. A renewal is treated like a new grant unless the lock was ours all the time, on the same
-connection.
+A member that has been granted the first lock keeps the spares until it tells of the first, and one that asks tells of
+the lock that it asks about. So of two members at the same time at least one sees the other. A renewal is treated like
+a new grant unless the lock was ours all the time, on the same connection.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Set
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from evenq.client.group.held import Channel, Lease
 from evenq.client.group.owed import OwedReturns
@@ -56,18 +60,20 @@ LOCK_LIFE_S = 60.0
 ORPHAN_AFTER_S = 1.0
 ORPHAN_PAUSE_S = 0.5
 ORPHAN_PAUSE_MAX_S = 8.0
+# The numbers of the locks of a queue: the first one, and the spares behind it.
+FIRST, SPARES = 0, 3
 
 # Gives the locks that living members have beside this one; None where one of them does not tell.
 LocksOfOthers = Callable[[], Awaitable[Set[MessageQueue] | None]]
 
 
 class Locks(Protocol):
-    """Locks on queues. ``owner`` is this member where none is named."""
+    """Locks on queues."""
 
     # those that another member had when ours were asked for last; what a broker does not answer for is not among them
     refused: Set[MessageQueue]
 
-    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]: ...
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]: ...
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]: ...
     def lease(self, queue: MessageQueue) -> Lease: ...
 
@@ -80,7 +86,7 @@ class Locks(Protocol):
         self, queues: Iterable[MessageQueue], *, is_real: Callable[[MessageQueue], bool] = lambda queue: True
     ) -> set[MessageQueue]: ...
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
-        """Give them back; those that a broker does not take now are offered again."""
+        """Give ours back, or those of ``owner``; what a broker does not take now is offered again."""
         ...
 
     async def release_owed(self) -> None: ...
@@ -101,7 +107,7 @@ class NoLocks:
     temporary = False
     refused: Set[MessageQueue] = frozenset()
 
-    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         return set(queues)
 
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
@@ -141,13 +147,47 @@ class _Refusal:
         self.ask_at = now + self.pause_s
 
 
+class _Lock(NamedTuple):
+    """A lock of a queue: the first one, or a spare."""
+
+    queue: MessageQueue
+    number: int
+
+    @property
+    def on_the_wire(self) -> MessageQueue:
+        """What the broker is asked to lock. Later spares are locks on made-up queues, so one request asks for all."""
+        if self.number < 2:
+            return self.queue
+        return MessageQueue(f"%SPARE-{self.number}%{self.queue.topic}", self.queue.broker, self.queue.queue_id)
+
+
+def _spares(queue: MessageQueue) -> list[_Lock]:
+    return [_Lock(queue, number) for number in range(FIRST + 1, SPARES + 1)]
+
+
+def _by_request(locks: Iterable[_Lock]) -> list[list[_Lock]]:
+    """Those of one broker and one name together."""
+    parts: defaultdict[tuple[str, bool], list[_Lock]] = defaultdict(list)
+    for lock in locks:
+        parts[lock.queue.broker, lock.number == FIRST].append(lock)
+    return list(parts.values())
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """The locks that a broker granted, the connection on which we asked, and when."""
 
-    granted: set[MessageQueue]
+    granted: set[_Lock]
     channel: Channel
     asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What brokers granted and refused; those that did not answer are missing."""
+
+    granted: set[_Lock]
+    refused: set[_Lock]
 
 
 class HandoverLocks:
@@ -172,7 +212,7 @@ class HandoverLocks:
         self._remote = remote
         self._group = group
         self._name = f"HANDOVER-{group}"
-        self._second_name = f"HANDOVER-2-{group}"
+        self._spare_name = f"HANDOVER-2-{group}"
         self._others = others
         self._client_id = client_id
         self._address_of = address_of
@@ -182,12 +222,15 @@ class HandoverLocks:
         # of every lock that was granted to us and not given back
         self._leases: dict[MessageQueue, Lease] = {}
         self._owed = OwedReturns(self._unlock, LOCK_LIFE_S, clock)
-        self._refusals: dict[MessageQueue, _Refusal] = {}
-        # when the others were asked last, to find orphans and to confirm locks under the second name
+        self._refusals: dict[_Lock, _Refusal] = {}
+        # when the others were asked last, to find orphans and to confirm locks
         self._asked_at = self._confirmed_at = -inf
-        # locks whose owner is dead, until they have ended; and those that we have under the second name
-        self._orphaned: dict[MessageQueue, float] = {}
-        self._second: set[MessageQueue] = set()
+        # locks whose owner is dead, until they have ended
+        self._orphaned: dict[_Lock, float] = {}
+        # the numbers of the spares that we have
+        self._spares: dict[MessageQueue, int] = {}
+        # queues whose locks are ours if nobody else tells that he has one
+        self._confirming: Counter[MessageQueue] = Counter()
         self.failures = 0
         self.refused: Set[MessageQueue] = frozenset()
 
@@ -200,82 +243,72 @@ class HandoverLocks:
 
     @property
     def owned(self) -> set[MessageQueue]:
-        """The locks that were granted to us and not given back: what others are told who ask."""
-        return {queue for queue, lease in self._leases.items() if lease.locked}
+        """The queues whose locks were granted to us and not given back: what others are told who ask."""
+        return {queue for queue, lease in self._leases.items() if lease.locked} | self._confirming.keys()
 
     @property
     def temporary(self) -> bool:
-        return bool(self._second)
+        return bool(self._spares)
 
-    async def take(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> set[MessageQueue]:
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Try for all of them, one request a broker; gives those that are ours now. Renews what is ours already."""
         queues = list(queues)
-        if owner is not None:
-            return await self._take_as(owner, queues)
         for queue in queues:
             if (lease := self._leases.get(queue)) is not None and lease.lost:
                 # whoever held the queue by that lock has let it go
                 del self._leases[queue]
-        answers = await asyncio.gather(*(self._take_first(part, "locking of") for part in by_broker(queues).values()))
+        answers = await asyncio.gather(*(self._take_first(part) for part in by_broker(queues).values()))
         granted = set().union(*(granted for granted, _ in answers))
         refused = set().union(*(refused for _, refused in answers))
-        for queue in granted:
-            self._refusals.pop(queue, None)
-        if orphaned := await self._find_orphans(refused):
-            second, held = await self._take_second(orphaned)
-            # what may be ours and must not be used yet is asked for again
-            await self._give_back(orphaned - second - held - self._second, self._second_name)
-            granted |= second
-        self.refused = refused
+        if orphaned := {lock.queue for lock in refused if lock.number == FIRST and lock in self._orphaned}:
+            by_spare, refused_spares = await self._take_spares(orphaned)
+            granted |= by_spare
+            refused |= refused_spares
+        await self._find_orphans({lock for lock in refused if lock.queue not in granted})
+        self.refused = {lock.queue for lock in refused} - granted
         return granted
-
-    async def _take_as(self, owner: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-        """The same in another name."""
-        granted, refused = await self._try_as(owner, queues, self._name)
-        if orphaned := (refused | granted) & self._orphaned.keys():
-            second, _ = await self._try_as(owner, orphaned, self._second_name)
-            # where the first lock has just ended, a member may still hold the queue by the second one
-            await self.release(granted & orphaned - second, owner=owner)
-            granted = granted - orphaned | second
-        return granted
-
-    async def _try_as(
-        self, owner: str, queues: Iterable[MessageQueue], lock_name: str
-    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        parts = by_broker(queues).values()
-        answers = await asyncio.gather(*(self._try(part, "locking of", owner, lock_name) for part in parts))
-        told = [(part, answer.granted) for part, answer in zip(parts, answers, strict=True) if answer is not None]
-        return set().union(*(granted for _, granted in told)), set().union(*(set(part) - has for part, has in told))
 
     async def _take_first(
-        self, queues: list[MessageQueue], purpose: str
-    ) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """Lock queues of one broker under the first name: those that are ours, and those that are another's. A new
-        lock is ours when nobody has it under the second name."""
-        answer = await self._try(queues, purpose, self._client_id, self._name)
+        self, queues: Iterable[MessageQueue], *, renewing: bool = False
+    ) -> tuple[set[MessageQueue], set[_Lock]]:
+        """Ask for the first locks of queues of one broker. Gives the queues that are ours, and the locks that others
+        have. A lock that is new and not known to be ours is given back, unless it is to be renewed."""
+        purpose = "renewal of the locks on" if renewing else "locking of"
+        firsts = [_Lock(queue, FIRST) for queue in queues]
+        answer = await self._try(firsts, purpose, self._client_id)
         if answer is None:
             return set(), set()
-        ours, refused = self._still_ours(answer), set(queues) - answer.granted
+        ours, refused = self._still_ours(answer), set(firsts) - answer.granted
         self._grant(ours, answer)
-        if new := answer.granted - ours:
-            free = await self._try(new, purpose, self._client_id, self._second_name)
-            if free is not None:
-                self._grant(free.granted, answer)
-                ours |= free.granted
-                refused |= new - free.granted
-        # only now: who gets the second lock from here on is told that we have the first
-        await self._give_back((answer.granted & ours) & (new | self._second), self._second_name)
-        self._second -= ours
-        await self._give_back(new & refused, self._name)
+        if new := {lock.queue for lock in answer.granted} - ours:
+            spares = {spare for queue in new for spare in _spares(queue)}
+            checked = spares - self._orphaned.keys()
+            free = await self._try_all(checked, purpose, self._client_id)
+            refused |= free.refused
+            clear = new - {spare.queue for spare in checked - free.granted}
+            doubtful = clear & {spare.queue for spare in spares - checked}
+            self._grant(clear - doubtful, answer)
+            confirmed, theirs = await self._confirm(dict.fromkeys(doubtful, answer))
+            ours |= clear - doubtful | confirmed
+            refused |= {_Lock(queue, FIRST) for queue in theirs}
+            not_ours = new - ours
+            # only now: who gets a spare from here on is told that we have the first lock
+            await self._give_back(free.granted - {_Lock(queue, self._spares.get(queue, FIRST)) for queue in not_ours})
+            if renewing:
+                not_ours &= {lock.queue for lock in refused}
+            await self._give_back(_Lock(queue, FIRST) for queue in not_ours)
+        exchanged = {lock.queue for lock in answer.granted} & ours & self._spares.keys()
+        await self._give_back([_Lock(queue, self._spares.pop(queue)) for queue in exchanged])
         return ours, refused
 
     def _still_ours(self, answer: _Answer) -> set[MessageQueue]:
-        """Of what was granted, what was ours before without a gap; all of it where there is no second name."""
+        """Of what was granted, what was ours before without a gap; all of it where there are no spares."""
+        granted = {lock.queue for lock in answer.granted}
         if self._others is None:
-            return set(answer.granted)
+            return granted
         return {
             queue
-            for queue in answer.granted
+            for queue in granted
             if (lease := self._leases.get(queue)) is not None and lease.counts_on(answer.channel)
         }
 
@@ -283,64 +316,89 @@ class HandoverLocks:
         for queue in queues:
             self.lease(queue).granted(answer.channel, answer.asked_at)
 
-    async def _take_second(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """Lock queues under the second name: those that are ours, and those that are another's. A new lock is ours
-        when no other member tells that it has a lock on the queue; where somebody does not tell, nothing is known."""
-        assert self._others is not None
-        parts = by_broker(queues).values()
-        name = self._second_name
-        answers = await asyncio.gather(*(self._try(part, "locking of", self._client_id, name) for part in parts))
-        told = [(part, answer) for part, answer in zip(parts, answers, strict=True) if answer is not None]
-        ours, refused, theirs = set[MessageQueue](), set[MessageQueue](), set[MessageQueue]()
-        new: list[tuple[set[MessageQueue], _Answer]] = []
-        for part, answer in told:
-            kept = self._still_ours(answer) & self._second
+    async def _take_spares(
+        self, queues: Iterable[MessageQueue], *, renewing: bool = False
+    ) -> tuple[set[MessageQueue], set[_Lock]]:
+        """Ask for a spare lock of each queue: the one that we have, or the first that is not orphaned. Gives the queues
+        that are ours, and the locks that others have. A new lock whose owner cannot be made sure of is given back,
+        unless it is to be renewed."""
+        purpose = "renewal of the locks on" if renewing else "locking of"
+        wanted = [spare for queue in queues if (spare := self._usable_spare(queue)) is not None]
+        ours, refused = set[MessageQueue](), set[_Lock]()
+        new: dict[MessageQueue, _Answer] = {}
+        for part, answer in await self._try_each(wanted, purpose, self._client_id):
+            kept = self._still_ours(answer) & self._spares.keys()
             self._grant(kept, answer)
             ours |= kept
             refused |= set(part) - answer.granted
-            new.append((answer.granted - kept, answer))
-        now = self._clock()
-        if any(granted for granted, _ in new) and now - self._confirmed_at >= ORPHAN_PAUSE_S:
-            self._confirmed_at = now
-            living = await self._others()
-            for granted, answer in new:
-                if living is None:
-                    break
-                free = granted - living
-                self._grant(free, answer)
-                self._second |= free
-                ours |= free
-                theirs |= granted & living
-            for queue in theirs:
-                self._orphaned.pop(queue, None)
-            await self._give_back(theirs, self._second_name)
-            refused |= theirs
+            new |= dict.fromkeys({lock.queue for lock in answer.granted} - kept, answer)
+        confirmed, theirs = await self._confirm(new)
+        for spare in wanted:
+            if spare.queue in confirmed:
+                self._spares[spare.queue] = spare.number
+            elif spare.queue in theirs:
+                refused.add(spare)
+        not_ours = new.keys() - confirmed
+        ours |= confirmed
+        await self._give_back(spare for spare in wanted if spare.queue in (theirs if renewing else not_ours))
         return ours, refused
 
-    async def _find_orphans(self, refused: Set[MessageQueue]) -> set[MessageQueue]:
-        """Which of these locks belong to nobody who lives."""
-        if self._others is None:
-            return set()
+    def _usable_spare(self, queue: MessageQueue) -> _Lock | None:
+        if (number := self._spares.get(queue)) is not None:
+            return _Lock(queue, number)
+        return next((spare for spare in _spares(queue) if spare not in self._orphaned), None)
+
+    def _can_confirm(self, now: float) -> bool:
+        return now - self._confirmed_at >= ORPHAN_PAUSE_S
+
+    async def _confirm(self, granted: Mapping[MessageQueue, _Answer]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """Which of these queues nobody else tells of, and are ours then; and which somebody does. Neither where
+        somebody does not tell, or the others have just been asked."""
+        assert self._others is not None
         now = self._clock()
-        self._orphaned = {queue: at for queue, at in self._orphaned.items() if now - at < LOCK_LIFE_S}
-        for queue in refused:
-            self._refusals.setdefault(queue, _Refusal(now, now + ORPHAN_AFTER_S))
+        if not granted or not self._can_confirm(now):
+            return set(), set()
+        self._confirmed_at = now
+        # of two that ask at the same time at least one must hear of the other
+        self._confirming.update(granted.keys())
+        try:
+            told = await self._others()
+            if told is None:
+                return set(), set()
+            theirs = granted.keys() & told
+            confirmed = granted.keys() - theirs
+            for queue in confirmed:
+                self._grant([queue], granted[queue])
+        finally:
+            self._confirming.subtract(granted.keys())
+            self._confirming = +self._confirming
+        self._orphaned = {lock: at for lock, at in self._orphaned.items() if lock.queue not in theirs}
+        return confirmed, theirs
+
+    async def _find_orphans(self, refused: Set[_Lock]) -> None:
+        """Notice locks that belong to nobody who lives, of these that were refused."""
+        if self._others is None:
+            return
+        now = self._clock()
+        self._orphaned = {lock: at for lock, at in self._orphaned.items() if now - at < LOCK_LIFE_S}
+        for lock in refused:
+            self._refusals.setdefault(lock, _Refusal(now, now + ORPHAN_AFTER_S))
         late = {
-            queue: self._refusals[queue]
-            for queue in refused - self._orphaned.keys()
-            if now - self._refusals[queue].since >= ORPHAN_AFTER_S
+            lock: self._refusals[lock]
+            for lock in refused - self._orphaned.keys()
+            if now - self._refusals[lock].since >= ORPHAN_AFTER_S
         }
         if any(now >= each.ask_at for each in late.values()) and now - self._asked_at >= ORPHAN_PAUSE_S:
             self._asked_at = now
-            living = await self._others()
-            nobodys = set() if living is None else late.keys() - living
-            found = {queue for queue in nobodys if late[queue].nobodys}
-            for queue, refusal in late.items():
-                refusal.told(queue in nobodys, now)
+            told = await self._others()
+            nobodys = set() if told is None else {lock for lock in late if lock.queue not in told}
+            found = {lock for lock in nobodys if late[lock].nobodys}
+            for lock, refusal in late.items():
+                refusal.told(lock in nobodys, now)
             self._orphaned |= dict.fromkeys(found, now)
             if found:
-                log.warning("the locks on %s belong to members that are gone", ", ".join(map(str, sorted(found))))
-        return refused & self._orphaned.keys()
+                queues = ", ".join(map(str, sorted({lock.queue for lock in found})))
+                log.warning("the locks on %s belong to members that are gone", queues)
 
     async def renew(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
         """Those that are still ours, and those that are not. Of a broker that does not answer nothing is known."""
@@ -355,42 +413,47 @@ class HandoverLocks:
     async def free(
         self, queues: Iterable[MessageQueue], *, is_real: Callable[[MessageQueue], bool] = lambda queue: True
     ) -> set[MessageQueue]:
-        """Those that nobody holds. A broker cannot be asked that, so each is locked in a name that all members use
-        for asking, and unlocked at once: a lock that is refused to this name does belong to a member.
+        """Those that :meth:`take` would get now. A broker cannot be asked that, so each is locked in a name that all
+        members use for asking, and unlocked at once: a lock that is refused to this name does belong to a member.
 
-        Of those that are ``is_real``, refused ones may be orphaned, and are free then: who asks before it takes would
-        never find out otherwise.
+        Only queues that are ``is_real`` have spares. Who asks before it takes would never find out otherwise that
+        their locks are orphaned.
         """
-        wanted = list(queues)
-        granted = await self.take(wanted, owner=ASKING)
-        await self.release(granted, owner=ASKING)
-        for queue in granted:
-            self._refusals.pop(queue, None)
-        known = set(self._orphaned)
-        await self._find_orphans({queue for queue in wanted if queue not in granted and is_real(queue)})
-        if orphaned := self._orphaned.keys() - known:
-            more = await self.take(orphaned, owner=ASKING)
-            await self.release(more, owner=ASKING)
-            granted |= more
-        return granted
+        purpose = "locking of"
+        first = await self._try_all([_Lock(queue, FIRST) for queue in queues], purpose, ASKING)
+        granted = {lock.queue for lock in first.granted}
+        await self._release(first.granted, ASKING)
+        if self._others is None:
+            return granted
+        spares = {spare for queue in granted if is_real(queue) for spare in _spares(queue)}
+        doubtful = {spare.queue for spare in spares & self._orphaned.keys()}
+        by_spare = {
+            spare
+            for lock in first.refused & self._orphaned.keys()
+            if (spare := self._usable_spare(lock.queue)) is not None
+        }
+        second = await self._try_all(spares - self._orphaned.keys() | by_spare, purpose, ASKING)
+        await self._release(second.granted, ASKING)
+        refused = {lock for lock in first.refused | second.refused if is_real(lock.queue)}
+        await self._find_orphans(refused)
+        granted -= {spare.queue for spare in spares - self._orphaned.keys() - second.granted}
+        if not self._can_confirm(self._clock()):
+            return granted - doubtful
+        return granted | {spare.queue for spare in by_spare & second.granted}
 
     async def release(self, queues: Iterable[MessageQueue], *, owner: str | None = None) -> None:
         """Give them back: ours, or those of a member that is gone."""
         left = list(queues)
+        locks = [_Lock(queue, FIRST) for queue in left]
         if owner is None:
             for queue in left:
                 self._leases.pop(queue, None)
-                self._refusals.pop(queue, None)
-        name = owner or self._client_id
-        releases = [self._release(part, name, self._name) for part in by_broker(left).values()]
-        # a member that is gone may have had locks under both names
-        ours = self._orphaned.keys() | self._second
-        second = left if owner not in (None, ASKING) else [queue for queue in left if queue in ours]
-        if self._others is not None and second:
-            releases += [self._release(part, name, self._second_name) for part in by_broker(second).values()]
-        if owner is None:
-            self._second.difference_update(left)
-        await asyncio.gather(*releases)
+                self._forget_refusals(queue)
+                if (number := self._spares.pop(queue, None)) is not None:
+                    locks.append(_Lock(queue, number))
+        elif self._others is not None:
+            locks += [spare for queue in left for spare in _spares(queue)]
+        await self._release(locks, owner or self._client_id)
 
     async def release_owed(self) -> None:
         """Give back what brokers did not take the first time. To be called often."""
@@ -401,39 +464,67 @@ class HandoverLocks:
         self._owed.keep_all_of(set(members) - {self._client_id})
 
     async def _renew(self, queues: list[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        kept, refused = await self._take_first(queues, "renewal of the locks on")
-        if second := refused & self._second:
+        kept, refused_locks = await self._take_first(queues, renewing=True)
+        refused = {lock.queue for lock in refused_locks} - kept
+        if by_spare := refused & self._spares.keys():
             # until it can be exchanged
-            still, gone = await self._take_second(second)
-            kept, refused = kept | still, refused - second | gone
-        self._second -= refused
-        for queue in refused & self._leases.keys():
-            self._leases[queue].refused()
+            still, gone = await self._take_spares(by_spare, renewing=True)
+            kept, refused = kept | still, refused - by_spare | {lock.queue for lock in gone}
+        for queue in refused:
+            self._spares.pop(queue, None)
+            if (lease := self._leases.get(queue)) is not None:
+                lease.refused()
         return kept, refused
 
-    async def _try(self, queues: Collection[MessageQueue], purpose: str, owner: str, lock_name: str) -> _Answer | None:
-        """Lock queues of one broker; None where it did not answer."""
-        queues = list(queues)
-        name = f"{purpose} queues of {queues[0].broker} for group {self._group}"
+    def _forget_refusals(self, queue: MessageQueue) -> None:
+        for number in range(FIRST, SPARES + 1):
+            self._refusals.pop(_Lock(queue, number), None)
+
+    async def _try_all(self, locks: Collection[_Lock], purpose: str, owner: str) -> _Told:
+        answers = await self._try_each(locks, purpose, owner)
+        granted = set().union(*(answer.granted for _, answer in answers))
+        return _Told(granted, set().union(*(part for part, _ in answers)) - granted)
+
+    async def _try_each(self, locks: Collection[_Lock], purpose: str, owner: str) -> list[tuple[list[_Lock], _Answer]]:
+        """By request: what was asked for, and the answer. Those without an answer are left out."""
+        parts = _by_request(locks)
+        answers = await asyncio.gather(*(self._try(part, purpose, owner) for part in parts))
+        return [(part, answer) for part, answer in zip(parts, answers, strict=True) if answer is not None]
+
+    async def _try(self, locks: list[_Lock], purpose: str, owner: str) -> _Answer | None:
+        """Ask one broker for locks, all first ones or all spares. None where it did not answer."""
+        broker, lock_name = locks[0].queue.broker, self._name_of(locks[0])
+        name = f"{purpose} queues of {broker} for group {self._group}"
+        asked = {lock.on_the_wire: lock for lock in locks}
         try:
-            address = self._address_of(queues[0].broker)
-            async with self._owed.trying(queues, owner, lock_name):
+            address = self._address_of(broker)
+            async with self._owed.trying(asked, owner, lock_name):
                 # before the request: on a connection that breaks meanwhile nothing counts that was granted
                 channel, asked_at = await self._connect(address), self._clock()
-                answer = _Answer(await self._remote.lock(address, lock_name, owner, queues), channel, asked_at)
-                self._owed.keep(answer.granted, owner, lock_name)
+                told = await self._remote.lock(address, lock_name, owner, list(asked))
+                self._owed.keep(told, owner, lock_name)
         except RemoteError as error:
             self.failures += 1
             self._outages.failed(name, error)
             return None
         self._outages.ended(name)
-        return answer
+        granted = {asked[queue] for queue in told if queue in asked}
+        for lock in granted:
+            self._refusals.pop(lock, None)
+        return _Answer(granted, channel, asked_at)
 
-    async def _give_back(self, queues: Iterable[MessageQueue], lock_name: str) -> None:
-        parts = by_broker(queues).values()
-        await asyncio.gather(*(self._release(part, self._client_id, lock_name) for part in parts))
+    def _name_of(self, lock: _Lock) -> str:
+        return self._name if lock.number == FIRST else self._spare_name
 
-    async def _release(self, queues: list[MessageQueue], owner: str, lock_name: str) -> None:
+    async def _give_back(self, locks: Iterable[_Lock]) -> None:
+        await self._release(locks, self._client_id)
+
+    async def _release(self, locks: Iterable[_Lock], owner: str) -> None:
+        """Unlock; what a broker does not take now is offered again."""
+        await asyncio.gather(*(self._release_at(part, owner) for part in _by_request(locks)))
+
+    async def _release_at(self, locks: list[_Lock], owner: str) -> None:
+        queues, lock_name = [lock.on_the_wire for lock in locks], self._name_of(locks[0])
         try:
             await self._unlock(queues, owner, lock_name)
         except RemoteError:
