@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
 from numbers import Integral
 from sys import byteorder
@@ -24,6 +24,7 @@ __all__ = [
     "SendStatus",
     "TransactionResult",
     "TransactionState",
+    "from_millis",
     "java_order",
     "java_string_hash",
 ]
@@ -41,6 +42,20 @@ def java_order(text: str) -> str:
     if text.isascii() or max(text) < "\U00010000":
         return text
     return "".join(map(chr, _utf16_units(text)))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MILLIS = -62_135_596_800_000
+_LAST_MILLIS = 253_402_300_799_999
+
+
+def from_millis(milliseconds: int) -> datetime:
+    """A time of RocketMQ as a datetime in UTC. One beyond the years 1 to 9999 is damage; the nearest end stands for it.
+
+    >>> from_millis(1_700_000_000_123).isoformat(), from_millis(2**63 - 1).year, from_millis(-(2**63)).year
+    ('2023-11-14T22:13:20.123000+00:00', 9999, 1)
+    """
+    return _EPOCH + timedelta(milliseconds=min(max(milliseconds, _FIRST_MILLIS), _LAST_MILLIS))
 
 
 def java_string_hash(text: str) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
+from evenq.model import from_millis
 from evenq.plot.axes import Scale, round_ticks
 from evenq.plot.loads import calm, short
 from evenq.plot.svg import FAINT, GRID, MUTED, Picture, text_width
@@ -27,7 +27,7 @@ def time_ticks(first: int, last: int, most: int = 6) -> list[tuple[int, str]]:
     step = next((step for step in _STEPS if (last - first) / step <= most), _STEPS[-1])
     form = "%H:%M:%S.%f" if step < 1000 else "%H:%M:%S" if step < 60_000 else "%H:%M" if step < 86_400_000 else "%b %d"
     times = range(-(-first // step) * step, last + 1, step)
-    named = [(at, f"{datetime.fromtimestamp(at / 1000, UTC):{form}}") for at in times]
+    named = [(at, f"{from_millis(at):{form}}") for at in times]
     return [(at, name[:-3] if step < 1000 else name) for at, name in named]
 
 

@@ -181,7 +181,7 @@ class Command(msgspec.Struct, gc=False):
     def _from_json(cls, header: bytes, body: bytes) -> Command:
         try:
             h = _decode_json(header)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             h = _read_lenient(header)
         remark = None if h.remark is msgspec.UNSET else h.remark
         return cls(h.code, h.opaque, h.flag, h.version, remark, h.ext or {}, body, h.language, "JSON")
@@ -223,7 +223,7 @@ def _read_lenient(header: bytes) -> _JsonHeader:
         if isinstance(ext, dict):
             raw["extFields"] = {str(k): _text(v) for k, v in ext.items() if v is not None}
         return msgspec.convert(raw, _JsonHeader, strict=False)
-    except (ProtocolError, msgspec.MsgspecError, AttributeError) as error:
+    except (ProtocolError, msgspec.MsgspecError, AttributeError, RecursionError) as error:
         raise ProtocolError(f"a JSON header that cannot be read ({error}): {bytes(header[:120])!r}") from None
 
 

@@ -9,7 +9,16 @@ from typing import Literal, NamedTuple
 from evenq.errors import ArgumentError, ProtocolError
 from evenq.protocol.flags import SysFlag
 
-__all__ = ["DEFAULT_LEVEL", "DEFAULT_THRESHOLD", "MAX_BODY", "Compression", "compress", "decompress"]
+__all__ = [
+    "DEFAULT_LEVEL",
+    "DEFAULT_THRESHOLD",
+    "MAX_BODY",
+    "MAX_UNPACKED",
+    "UNPACKED_AT_ONCE",
+    "Compression",
+    "compress",
+    "decompress",
+]
 
 Compression = Literal["ZLIB", "LZ4", "ZSTD"]
 
@@ -19,6 +28,11 @@ DEFAULT_LEVEL = 5
 
 # No broker stores so much; a few bytes that would become more are an attack or damage.
 MAX_BODY = 256 * 1024 * 1024
+
+# A megabyte of records can become a gigabyte. Who may stop in between unpacks no more than this at a time; who
+# needs all at once refuses more than that.
+UNPACKED_AT_ONCE = 64 * 1024 * 1024
+MAX_UNPACKED = 1024 * 1024 * 1024
 
 # A slice of compressed zstd this long cannot become more than MAX_BODY.
 _SLICE = 4096

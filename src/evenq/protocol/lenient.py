@@ -56,8 +56,11 @@ def loads(data: bytes | str, *, read_object: ReadObject | None = None) -> Any:
 
 def read_queue(found: dict[Any, Any]) -> Any:
     """An object that has exactly the fields of a queue, as that; any other as it is."""
-    if found.keys() == _QUEUE and isinstance(found["queueId"], int):
-        return MessageQueue(found["topic"], found["brokerName"], found["queueId"])
+    if found.keys() == _QUEUE:
+        topic, broker, queue_id = found["topic"], found["brokerName"], found["queueId"]
+        # of any other types it could not be a key
+        if isinstance(topic, str) and isinstance(broker, str) and isinstance(queue_id, int):
+            return MessageQueue(topic, broker, queue_id)
     return found
 
 

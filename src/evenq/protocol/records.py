@@ -21,7 +21,7 @@ import msgspec
 
 from evenq.errors import ProtocolError, RecordError
 from evenq.protocol.batch import decode_batch
-from evenq.protocol.compression import decompress
+from evenq.protocol.compression import MAX_UNPACKED, UNPACKED_AT_ONCE, decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import Properties, decode_properties
 from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm, body_crc
@@ -124,9 +124,18 @@ def decode_messages(
     ProtocolError that names the position.
     """
     data = bytes(body)
-    messages, _ = decode_some(
-        data, 0, len(data), broker=broker, check_crc=check_crc, as_stored=as_stored, poisoned=poisoned
+    messages, end = decode_some(
+        data,
+        0,
+        len(data),
+        broker=broker,
+        check_crc=check_crc,
+        as_stored=as_stored,
+        poisoned=poisoned,
+        room=MAX_UNPACKED,
     )
+    if end < len(data):
+        raise ProtocolError(f"records of {len(data)} bytes whose bodies become more than {MAX_UNPACKED} bytes")
     return messages
 
 
@@ -139,18 +148,20 @@ def decode_some(
     check_crc: bool = False,
     as_stored: bool = False,
     poisoned: list[RecordError] | None = None,
+    room: int = UNPACKED_AT_ONCE,
 ) -> tuple[list[MessageView], int]:
-    """The same for about ``most`` records from ``at`` on; tells where the next one begins."""
+    """The same for about ``most`` records from ``at`` on; tells where the next one begins. Fewer where compressed
+    bodies become more than ``room`` bytes: the one that is too much is the last."""
     messages: list[MessageView] = []
     end = len(data)
-    while at < end and len(messages) < most:
+    while at < end and len(messages) < most and room >= 0:
         if not check_crc:
             at = _decode_usual(data, at, broker, messages, most - len(messages))
             if at == end or len(messages) >= most:
                 break
         size = _size_at(data, at)
         try:
-            _decode_one(data, at, broker, check_crc, as_stored, messages)
+            room -= _decode_one(data, at, broker, check_crc, as_stored, messages)
         except RecordError as error:
             if poisoned is None:
                 raise
@@ -243,8 +254,9 @@ def _text(name: bytes) -> str:
 
 def _decode_one(
     data: bytes, at: int, broker: str, check_crc: bool, as_stored: bool, messages: list[MessageView]
-) -> None:
-    """Read the record at ``at``, whose total size is known to be there, onto ``messages``."""
+) -> int:
+    """Read the record at ``at``, whose total size is known to be there, onto ``messages``. Gives how many bytes its
+    body has become; 0 where it was not compressed."""
     fixed = _FIXED_V4
     (sys_flag,) = _SIZE.unpack_from(data, at + SYS_FLAG_AT)
     if sys_flag & _HOSTS_V6:
@@ -258,11 +270,13 @@ def _decode_one(
     body = data[body_at : body_at + body_size]
     if check_crc and body_crc(body) != crc:
         raise RecordError(topic, queue_id, queue_offset, f"its body has checksum {body_crc(body)}, not {crc}")
+    unpacked = 0
     if sys_flag & _COMPRESSED and not as_stored:
         try:
             body = decompress(body, sys_flag)
         except ProtocolError as error:
             raise RecordError(topic, queue_id, queue_offset, str(error)) from None
+        unpacked = len(body)
         sys_flag &= ~_COMPRESSED
     message = MessageView(
         topic=topic,
@@ -278,6 +292,7 @@ def _decode_one(
         messages += _unwrap(message)
     else:
         messages.append(message)
+    return unpacked
 
 
 def _variable_part(data: bytes, at: int, size: int, magic: int, body_at: int, body_size: int) -> tuple[int, int, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
-from evenq.model import MessageQueue, Property
+from evenq.model import MessageQueue, Property, from_millis
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.ids import host_text, message_id
 from evenq.protocol.recordform import RecordForm
@@ -84,7 +84,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def stored_at(self) -> datetime:
-        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
+        return from_millis(self.store_timestamp)
 
     @property
     def born_timestamp(self) -> int:
@@ -92,7 +92,7 @@ class MessageView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def born_at(self) -> datetime:
-        return datetime.fromtimestamp(self.born_timestamp / 1000, UTC)
+        return from_millis(self.born_timestamp)
 
     @property
     def born_host(self) -> str:

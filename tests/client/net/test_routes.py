@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from evenq.client.net.routes import NameServers, Route, Routes
-from evenq.errors import ConnectError, TopicNotFound
+from evenq.errors import ConnectError, ProtocolError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import BrokerData, QueueData, TopicRoute
 
@@ -163,3 +163,32 @@ def test_a_layout_that_cannot_be_read_is_ignored(order: str, caplog: pytest.LogC
     route = Route.of("t", answer(("a", {0: "a:1"}, 2, 2, 6), order=order))
     assert names(route.writable.queues) == ["a:0", "a:1"]
     assert repr(order) in caplog.text
+
+
+@pytest.mark.parametrize("order", [None, "b:2147483647", "b:1;" * 300_000], ids=["plain", "ordered", "many brokers"])
+def test_a_route_with_more_queues_than_any_topic_has_is_refused_at_once(order: str | None) -> None:
+    with pytest.raises(ProtocolError, match=r"'t' with [0-9]+ queues; at most 262144 are read"):
+        Route.of("t", answer(("b", {0: "b:1"}, 2**31 - 1, 2**31 - 1, 6), order=order))
+
+
+def test_a_route_that_cannot_be_made_does_not_keep_others_from_being_refreshed() -> None:
+    class Broken(NameServers):
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def route(self, topic: str) -> TopicRoute:
+            self.asked.append(topic)
+            if topic == "broken" and self.asked.count(topic) > 1:
+                raise ValueError("unexpected")
+            return answer(("b", {0: "b:1"}, 1, 1, 6))
+
+    async def scenario() -> None:
+        servers = Broken()
+        routes = Routes(servers)
+        for topic in ("broken", "sound"):
+            await routes.get(topic)
+        with pytest.raises(ValueError, match="unexpected"):
+            await routes.refresh_all()
+        assert servers.asked.count("sound") == 2
+
+    asyncio.run(scenario())

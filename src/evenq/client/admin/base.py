@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -16,7 +16,7 @@ from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.settings import Timeouts
 from evenq.errors import ArgumentError, ConnectError
-from evenq.model import MessageQueue
+from evenq.model import MessageQueue, from_millis
 from evenq.protocol.bodies import ClusterInfo
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
@@ -54,7 +54,7 @@ async def together(*work: Awaitable[T]) -> list[T]:
 
 def moment(milliseconds: int) -> datetime | None:
     """A time as brokers tell it; 0 and below mean never."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds > 0 else None
+    return from_millis(milliseconds) if milliseconds > 0 else None
 
 
 def milliseconds(argument: str, time: datetime) -> int:

@@ -77,7 +77,7 @@ class Clusters(Administration):
         return BrokerStatus(
             broker=broker,
             version=_version(figures.get("brokerVersionDesc", "")),
-            started=moment(int(figures.get("bootTimestamp", 0))),
+            started=moment(_millis(figures.get("bootTimestamp"))),
             rate_in=_rate(figures.get("putTps")),
             rate_out=_rate(figures.get("getTransferredTps")),
             figures=dict(sorted(figures.items())),
@@ -145,7 +145,15 @@ def _version(description: str) -> str:
 
 def _rate(figures: str | None) -> float:
     """The first of the rates that a broker tells as ``10 s, 60 s, 600 s`` (or fewer, just after its start)."""
-    return float(figures.split()[0]) if figures and figures.strip() else 0.0
+    try:
+        return float((figures or "").split()[0])
+    except (IndexError, ValueError):
+        return 0.0
+
+
+def _millis(figure: str | None) -> int:
+    """A time as a broker tells it; 0 where it is none."""
+    return int(figure) if figure and figure.isascii() and figure.isdigit() and len(figure) < 20 else 0
 
 
 def _counter(item: StatsItem | None) -> Counter:

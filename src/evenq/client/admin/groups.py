@@ -229,8 +229,12 @@ class Groups(Topics):
     async def _running_info(self, masters: dict[str, str], group: str, client: Client) -> RunningInfo | None:
         """What a member says of itself; None where it does not say."""
         header = RunningInfoRequest(consumer_group=self._wire(group), client_id=client.client_id)
+        address = masters.get(client.brokers[0])
+        if address is None:
+            # the broker has left since it told of the member
+            return None
         try:
-            answer = await self._ask(masters[client.brokers[0]], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            answer = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
             return RunningInfo.decode(answer.body)
         except RemoteError:
             return None

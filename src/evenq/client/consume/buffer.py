@@ -130,6 +130,15 @@ class Buffer:
         self._trim()
         return iter(self._chunks)
 
+    def forget(self) -> None:
+        """What was read ahead is void, and will be read once more. What the caller has got is its own."""
+        self._chunks.clear()
+        self._bytes = 0
+        with self._moving:
+            self.epoch += 1
+            self.next_offset = self.given
+        self._update_room()
+
     def hand(self, epoch: int, stop: int) -> bool:
         """Give the caller what lies before ``stop``; False where what it was shown under ``epoch`` is void, or nothing
         may be given now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,14 +19,29 @@ from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
 from evenq.client.read.unpacking import as_columns, as_messages
+from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
+from evenq.protocol.compression import UNPACKED_AT_ONCE
 from evenq.protocol.view import MessageView
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Intake", "Shown", "in_turn"]
+
+log = logging.getLogger(__name__)
+
+# A broker whose answer cannot be read is asked for it again after so many seconds.
+UNREADABLE_PAUSE = 1.0
+
+
+def current_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -38,9 +54,9 @@ class Shown(msgspec.Struct, frozen=True):
     def hand(self, stop: int) -> bool:
         return self.buffer.hand(self.epoch, stop)
 
-    def skip(self, start: int) -> None:
-        """The chunk, which was given, holds no message from ``start`` on."""
-        self.buffer.skip(self.epoch, max(start, self.chunk.start), self.chunk.stop)
+    def skip(self, start: int, stop: int | None = None) -> None:
+        """The chunk, which was given, holds no message from ``start`` on, up to ``stop`` or its end."""
+        self.buffer.skip(self.epoch, max(start, self.chunk.start), self.chunk.stop if stop is None else stop)
 
 
 def in_turn(buffers: Iterable[Buffer], limit: int) -> tuple[list[Shown], bool]:
@@ -106,6 +122,7 @@ class Intake:
         # which buffer comes first: another one each time
         self._turn = 0
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def buffers(self) -> dict[MessageQueue, Buffer]:
@@ -118,8 +135,15 @@ class Intake:
     def start(self, buffer: Buffer) -> None:
         """Read a queue from where its buffer stands, until the buffer is dropped."""
         self._buffers[buffer.queue] = buffer
-        step = partial(self._follow, buffer)
-        buffer.reader = self._session.spawn(self._session.repeat(step, f"reading of {buffer.queue}"))
+        self._start_reader(buffer)
+
+    def _start_reader(self, buffer: Buffer, pause: float = 0.0) -> None:
+        async def read() -> None:
+            await asyncio.sleep(pause)
+            await self._session.repeat(partial(self._follow, buffer), f"reading of {buffer.queue}")
+
+        self._loop = asyncio.get_running_loop()
+        buffer.reader = self._session.spawn(read())
 
     def seek(self, buffer: Buffer, offset: int) -> None:
         """Read on at ``offset``, unless the queue was dropped: its messages belong to another holder."""
@@ -173,22 +197,36 @@ class Intake:
             shown, _ = self._look(limit)
         return shown
 
-    async def take(self, limit: int, timeout: float, gather: float = 0.0) -> list[Shown]:
-        """The same, given to the caller at once. What of it turns out to hold no message must be skipped."""
-        return [shown for shown in await self.look(limit, timeout, gather) if shown.hand(shown.chunk.stop)]
-
-    def messages(self, taken: Iterable[Shown]) -> list[MessageView]:
-        """The messages of what was taken."""
+    def messages(self, everything: Iterable[Shown]) -> list[MessageView]:
+        """The messages of what was shown, given to the caller. Fewer where compressed bodies become very large."""
         found: list[MessageView] = []
-        for shown in taken:
-            messages = as_messages(shown.chunk, self.tags)
-            shown.skip(messages[-1].queue_offset + 1 if messages else shown.chunk.start)
-            found += messages
+        size = 0
+        for shown in everything:
+            start = shown.chunk.start
+            for messages, stop in self._unpack(shown):
+                if not shown.hand(stop):
+                    break
+                # what a filter left out behind the last message
+                shown.skip(messages[-1].queue_offset + 1 if messages else start, stop)
+                start = stop
+                found += messages
+                size += sum(len(message.body) for message in messages)
+                if size > UNPACKED_AT_ONCE:
+                    return self._namespace.unwrap_messages(found)
         return self._namespace.unwrap_messages(found)
 
-    def columns(self, taken: Sequence[Shown], *, include_properties: bool) -> pa.RecordBatch:
+    def columns(self, everything: Sequence[Shown], *, include_properties: bool) -> pa.RecordBatch:
         """The same as a record batch."""
-        found = as_columns([shown.chunk for shown in taken], self.tags, include_properties=include_properties)
+        unpack = partial(as_columns, tags=self.tags, include_properties=include_properties)
+        try:
+            found = unpack([shown.chunk for shown in everything])
+        except ProtocolError:
+            # the others must not wait for a damaged one; and all together may be too large
+            everything = [shown for shown in everything if self._is_readable(shown)][:1]
+            found = unpack([shown.chunk for shown in everything])
+        taken = [shown for shown in everything if shown.hand(shown.chunk.stop)]
+        if len(taken) < len(everything):
+            found = unpack([shown.chunk for shown in taken])
         if not len(found):
             for shown in taken:
                 shown.skip(shown.chunk.start)
@@ -203,17 +241,49 @@ class Intake:
         """Message by message: each is given when it is asked for, and done when the next one is."""
         for shown in everything:
             end = shown.chunk.start
-            for message in self._namespace.unwrap_messages(as_messages(shown.chunk, self.tags)):
-                end = message.queue_offset + 1
-                if not shown.hand(end):
-                    break
-                yield message
-                self._done(shown)
-            else:
+            for messages, stop in self._unpack(shown):
+                for message in self._namespace.unwrap_messages(messages):
+                    end = message.queue_offset + 1
+                    if not shown.hand(end):
+                        return
+                    yield message
+                    self._done(shown)
                 # what a filter left out behind the last message
-                if shown.hand(shown.chunk.stop):
-                    shown.skip(end)
+                if shown.hand(stop):
+                    shown.skip(end, stop)
+                end = stop
                 self._done(shown)
+
+    def _unpack(self, shown: Shown) -> Iterator[tuple[list[MessageView], int]]:
+        try:
+            yield from as_messages(shown.chunk, self.tags)
+        except ProtocolError as error:
+            self._read_again(shown.buffer, error)
+
+    def _is_readable(self, shown: Shown) -> bool:
+        try:
+            as_columns([shown.chunk], self.tags)
+        except ProtocolError as error:
+            self._read_again(shown.buffer, error)
+            return False
+        return True
+
+    def _read_again(self, buffer: Buffer, error: ProtocolError) -> None:
+        """What came cannot be unpacked: ask for it once more, later. May be called in the caller's thread."""
+        log.error("%s at %d cannot be read", buffer.queue, buffer.given, exc_info=error)
+        if self._loop is not None and self._loop is not current_loop():
+            self._loop.call_soon_threadsafe(self._restart, buffer)
+        else:
+            # at once: whoever looks again must not find the same
+            self._restart(buffer)
+
+    def _restart(self, buffer: Buffer) -> None:
+        if buffer.dropped:
+            return
+        if buffer.reader is not None:
+            buffer.reader.cancel()
+        buffer.forget()
+        self._start_reader(buffer, UNREADABLE_PAUSE)
 
     def _done(self, shown: Shown) -> None:
         if self._auto_commit:

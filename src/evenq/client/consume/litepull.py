@@ -214,8 +214,8 @@ class LitePullConsumer:
         until = time.monotonic() + checked_wait(timeout)
         checked_limit(limit)
         await self.start()
-        while taken := await self._intake.take(limit, until - time.monotonic()):
-            if found := self._intake.messages(taken):
+        while shown := await self._intake.look(limit, until - time.monotonic()):
+            if found := self._intake.messages(shown):
                 return found
         return []
 
@@ -227,9 +227,9 @@ class LitePullConsumer:
         checked_limit(limit)
         await self.start()
         while True:
-            taken = await self._intake.take(limit, until - time.monotonic(), GATHER)
-            found = self._intake.columns(taken, include_properties=include_properties)
-            if len(found) or not taken:
+            shown = await self._intake.look(limit, until - time.monotonic(), GATHER)
+            found = self._intake.columns(shown, include_properties=include_properties)
+            if len(found) or not shown:
                 return found
 
     async def __aiter__(self) -> AsyncIterator[MessageView]:

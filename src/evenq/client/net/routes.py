@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from evenq.balance import PublishRoute
 from evenq.client.net.connections import Connections
 from evenq.client.net.remote import checked
-from evenq.errors import ArgumentError, ConnectError, RemoteError, TopicNotFound
+from evenq.errors import ArgumentError, ConnectError, ProtocolError, RemoteError, TopicNotFound
 from evenq.model import MessageQueue, java_order
 from evenq.protocol.bodies import ClusterInfo, TopicRoute
 from evenq.protocol.codes import RequestCode
@@ -36,6 +36,9 @@ SHRUNK_S = 120.0
 
 # How long messages of a topic that is being created go to brokers that do not have it yet.
 CREATION_S = 300.0
+
+# A name server that tells of more queues of a topic is broken: each is an object here, and is asked about on its own.
+MAX_QUEUES = 1 << 18
 
 _NO_BROKER: dict[int, str] = {}
 
@@ -63,7 +66,9 @@ class Route:
         )
 
         def queues(counts: Sequence[tuple[str, int]]) -> tuple[MessageQueue, ...]:
-            limit = queues_at_most if queues_at_most is not None else 1 << 30
+            limit = queues_at_most if queues_at_most is not None else MAX_QUEUES
+            if (total := sum(max(0, count) for _, count in counts)) > MAX_QUEUES:
+                raise ProtocolError(f"a route of topic {topic!r} with {total} queues; at most {MAX_QUEUES} are read")
             return tuple(MessageQueue(topic, broker, n) for broker, count in counts for n in range(min(count, limit)))
 
         ordered = _order_conf(topic, answer.order_topic_conf)
@@ -123,7 +128,7 @@ def _order_conf(topic: str, text: str | None) -> list[tuple[str, int]]:
     if not text:
         return []
     parts = [part.partition(":") for part in text.split(";") if part]
-    if not all(broker and count.isascii() and count.isdigit() for broker, _, count in parts):
+    if not all(broker and count.isascii() and count.isdigit() and len(count) < 10 for broker, _, count in parts):
         log.warning("topic %s: the order configuration %r is ignored, expected broker:queues;…", topic, text)
         return []
     return [(broker, int(count)) for broker, _, count in parts]
@@ -229,6 +234,7 @@ class Routes:
 
     async def refresh_all(self) -> None:
         """Ask for every topic in use. What cannot be refreshed now stays as it was, except topics that are gone."""
+        unexpected: Exception | None = None
         for topic in list(self._known):
             try:
                 await self.refresh(topic)
@@ -238,8 +244,12 @@ class Routes:
                     log.warning("topic %s has no route any more", topic)
             except RemoteError as error:
                 self._outages.failed(f"refresh of the route of topic {topic}", error)
+            except Exception as error:  # noqa: BLE001 - raised below: the other topics must have their turn first
+                unexpected = error
             else:
                 self._outages.ended(f"refresh of the route of topic {topic}")
+        if unexpected is not None:
+            raise unexpected
 
     def all(self) -> list[Route]:
         return list(self._known.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,15 @@ log = logging.getLogger(__name__)
 Tags = Callable[[str], Collection[str]]
 
 
-def as_messages(chunk: Chunk, tags: Tags) -> list[MessageView]:
-    """The messages of a chunk. One that cannot be read is left out, and reported."""
-    return Unread(chunk, tags).take(len(chunk.body))
+def as_messages(chunk: Chunk, tags: Tags) -> Iterator[tuple[list[MessageView], int]]:
+    """The messages of a chunk, and where the next ones begin; in pieces, where compressed bodies become very large. A
+    message that cannot be read is left out, and reported."""
+    unread = Unread(chunk, tags)
+    while unread.bytes:
+        messages = unread.take(len(chunk.body))
+        yield messages, unread.next_offset
+    if not chunk.body:
+        yield [], chunk.stop
 
 
 class Unread:

@@ -25,7 +25,7 @@ class Body(Wire):
         try:
             value = cls.prepared(_without_nulls(loads(data, read_object=read_queue)))
             return msgspec.convert(value, cls, strict=False)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, RecursionError) as error:
             raise ProtocolError(f"{cls.__name__}: {error}: {data[:120]!r}") from None
 
     @classmethod

@@ -20,7 +20,7 @@ from evenq.protocol.columns.inner import unwrap
 from evenq.protocol.columns.layout import Layout, find_layout
 from evenq.protocol.columns.pairs import find_pairs
 from evenq.protocol.columns.tables import find_table
-from evenq.protocol.compression import decompress
+from evenq.protocol.compression import MAX_UNPACKED, decompress
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.records import decode_messages
 from evenq.protocol.schema import SCHEMA, SCHEMA_WITH_PROPERTIES, schema
@@ -139,6 +139,7 @@ def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Arra
     packed = np.flatnonzero(layout.sys_flag & _COMPRESSED)
     unpacked: list[bytes] = []
     unreadable: list[int] = []
+    room = MAX_UNPACKED
     for row in packed.tolist():
         body = layout.data[layout.body_at[row] : layout.body_end[row]].tobytes()
         try:
@@ -151,6 +152,11 @@ def _values(layout: Layout, poisoned: list[RecordError] | None) -> tuple[pa.Arra
             poisoned.append(error)
             unpacked.append(b"")
             unreadable.append(row)
+        room -= len(unpacked[-1])
+        if room < 0:
+            raise ProtocolError(
+                f"the bodies of {len(packed)} compressed messages become more than {MAX_UNPACKED} bytes"
+            )
     use: Ints = np.full(len(layout.body_at), -1, np.int64)
     use[packed] = np.arange(len(packed))
     return cut(layout.data, layout.body_at, layout.body_end, extra=unpacked, use=use), unreadable

@@ -6,9 +6,9 @@ What matters comes first: a sentence, what is wrong, a tile for each question; t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from html import escape
 
+from evenq.model import from_millis
 from evenq.plot.loads import short, span_text
 from evenq.plot.svg import Picture
 from evenq.spark.jobs.audit.findings import Audit, GroupAudit, Kind, TopicAudit
@@ -351,4 +351,4 @@ def _bytes(size: int) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return f"{from_millis(milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
