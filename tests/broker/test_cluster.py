@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from evenq.broker.broker import Broker
 from evenq.broker.cluster import Cluster, broker_names
 from evenq.errors import ArgumentError, StateError
 
@@ -92,3 +93,29 @@ def test_a_clean_end_leaves_no_abort_file(tmp_path: Path) -> None:
         assert not (tmp_path / "broker-a" / "abort").exists()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.live
+def test_a_broker_that_fails_to_stop_does_not_keep_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Broker.stop
+
+    async def fail(broker: Broker) -> None:
+        await stop(broker)
+        if broker.settings.name == "broker-a":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Broker, "stop", fail)
+
+    async def scenario() -> list[str]:
+        cluster = Cluster(tmp_path, brokers=2, namesrv_port=0, broker_port=0)
+        await cluster.start()
+        addresses = [cluster.namesrv, *(broker.address for broker in cluster.brokers.values())]
+        await cluster.stop()
+        return addresses
+
+    for address in asyncio.run(scenario()):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+    assert "broker-a did not stop as it should" in caplog.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenq.broker.filtering import properties_of, read_matching
-from evenq.broker.sql import sql_filter
+from evenq.broker.sql import Filters, sql_filter
 from evenq.broker.store.store import Incoming, ReadStatus, Store
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -38,7 +38,7 @@ def test_matching_messages_come_in_order_and_the_next_read_goes_on_behind_them(s
     fill(store, 1000)
     seen: list[int] = []
     offset = 0
-    while (read := read_matching(store, "orders", 0, offset, 7, 1 << 20, EVEN)).status is ReadStatus.FOUND:
+    while (read := read_matching(store, "orders", 0, offset, 7, 1 << 20, EVEN, 200_000)).status is ReadStatus.FOUND:
         found = [int(message.body) for message in decode_messages(read.body)]
         assert len(found) == read.count <= 7
         seen += found
@@ -46,27 +46,60 @@ def test_matching_messages_come_in_order_and_the_next_read_goes_on_behind_them(s
 
     assert seen == list(range(0, 1000, 2))
     assert (read.status, offset) == (ReadStatus.AT_END, 1000)
-    odd = read_matching(store, "orders", 0, 999, 7, 1 << 20, EVEN)
+    odd = read_matching(store, "orders", 0, 999, 7, 1 << 20, EVEN, 200_000)
     assert (odd.status, odd.next_offset, odd.max_offset) == (ReadStatus.NO_MATCH, 1000, 1000)
 
 
 def test_bytes_are_limited_but_for_the_first_message(store: Store) -> None:
     fill(store, 20, size=1000)
 
-    read = read_matching(store, "orders", 0, 0, 32, 2600, EVEN)
+    read = read_matching(store, "orders", 0, 0, 32, 2600, EVEN, 200_000)
 
     assert [int(message.body) for message in decode_messages(read.body)] == [0, 2]
     assert read.next_offset == 4
-    assert read_matching(store, "orders", 0, 4, 32, 1, EVEN).count == 1
+    assert read_matching(store, "orders", 0, 4, 32, 1, EVEN, 200_000).count == 1
 
 
 def test_a_filter_that_lets_nothing_through_looks_at_so_many_and_says_how_far_it_came(store: Store) -> None:
     fill(store, 5000)
 
-    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, sql_filter("kind = 'neither'"))
+    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, sql_filter("kind = 'neither'"), 200_000)
 
     assert read.status is ReadStatus.NO_MATCH
     assert 0 < read.next_offset < 5000
+
+
+def test_a_filter_that_is_much_work_looks_at_fewer_messages(store: Store) -> None:
+    fill(store, 300)
+    wanted = sql_filter(" OR ".join(f"kind = 'x{number}'" for number in range(100)))
+    assert wanted.size == 401
+
+    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, wanted, 401 * 70)
+
+    assert (read.status, read.next_offset) == (ReadStatus.NO_MATCH, 70)
+    assert read_matching(store, "orders", 0, 0, 32, 1 << 20, wanted, 1).next_offset == 1
+
+
+def test_a_filter_looks_at_so_many_bytes_only(store: Store) -> None:
+    fill(store, 40, size=1_000_000)
+
+    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, sql_filter("kind = 'neither'"), 200_000)
+
+    assert read.status is ReadStatus.NO_MATCH
+    assert 16 <= read.next_offset < 20
+
+
+def test_filters_are_kept_by_their_size() -> None:
+    filters = Filters(100_000)
+    first = filters.get("a = 1")
+    assert filters.get("a = 1") is first
+    for number in range(1000):
+        filters.get(f"a = {number}")
+    assert 10 < len(filters) < 100
+    assert filters.get("a = 999") is not first
+    # one that is larger than all is used, but not kept
+    assert filters.get(" OR ".join(["a = 1"] * 1000))({"a": "1"})
+    assert len(filters) == 0
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:1"])

@@ -108,3 +108,21 @@ def test_producers_come_and_go() -> None:
     producers.leave("none", 1)
     producers.lose(2)
     assert producers.groups() == []
+
+
+def test_a_producer_that_is_silent_is_asked_no_more() -> None:
+    now = [0.0]
+    producers: ProducerGroups[str] = ProducerGroups(lambda: now[0])
+    producers.heartbeat("shop", Member("p1", "first"))
+    now[0] = 60.0
+    producers.heartbeat("shop", Member("p2", "second"))
+    now[0] = 119.0
+    producers.expire()
+    assert len(producers.members("shop")) == 2
+    now[0] = 121.0
+    producers.expire()
+    assert [producers.next("shop") for _ in range(3)] == ["second"] * 3
+    assert producers.find("p1") is None
+    now[0] = 181.0
+    producers.expire()
+    assert producers.groups() == []

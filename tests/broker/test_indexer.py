@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,15 @@ async def opened(directory: Path) -> AsyncIterator[tuple[Store, Indexer]]:
     finally:
         await indexer.stop()
         store.close()
+
+
+async def current(indexer: Indexer) -> Index:
+    """The index, as soon as it can be opened."""
+    while True:
+        try:
+            return await indexer.current()
+        except StateError:
+            await asyncio.sleep(0.01)
 
 
 def run(scene: Callable[[], Awaitable[None]]) -> None:
@@ -133,7 +142,56 @@ def test_an_index_that_cannot_be_opened_is_tried_again(
     async def scene() -> None:
         async with opened(tmp_path) as (store, indexer):
             put(store, "first")
-            assert find(await indexer.current(), "first") == 1
+            # who asks meanwhile is told, and need not wait
+            with pytest.raises(StateError, match="No space left on device"):
+                await indexer.current()
+            assert find(await current(indexer), "first") == 1
 
     run(scene)
     assert "No space left on device; trying again in 0.25 s" in caplog.text
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_an_index_with_a_damaged_count_is_made_again(tmp_path: Path, kill: bool) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            put(store, "first")
+            assert find(await indexer.current(), "first") == 1
+        (file,) = (tmp_path / "index").iterdir()
+        with file.open("r+b") as header:
+            header.seek(36)
+            header.write((2**31 - 1).to_bytes(4, "big"))
+        if kill:
+            (tmp_path / "abort").touch()
+        async with opened(tmp_path) as (store, indexer):
+            put(store, "second")
+            found: set[str] = set()
+            while len(found) < 2:
+                for key in ("first", "second"):
+                    # a question may be what comes upon the damage
+                    with suppress(StateError, ValueError, IndexError):
+                        if find(await indexer.current(), key) == 1:
+                            found.add(key)
+                await asyncio.sleep(0.01)
+            store.checkpoint()()
+        assert (tmp_path / "index.damaged" / file.name).exists()
+
+    run(scene)
+
+
+def test_a_search_ends_when_no_more_is_wanted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as (store, indexer):
+            for _ in range(200):
+                put(store, "hot")
+            found: list[int] = []
+
+            def take(offset: int) -> bool:
+                found.append(offset)
+                return len(found) < 70
+
+            last, _ = await indexer.search("orders", "hot", 0, 2**60, take)
+            assert len(set(found)) == 70
+            assert max(found) == found[0] == last
+
+    run(scene)

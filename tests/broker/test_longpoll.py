@@ -3,6 +3,7 @@ from typing import cast
 
 import pytest
 
+from evenq.broker.limits import Limits
 from evenq.broker.longpoll import WaitingPull, WaitingPulls
 from evenq.broker.server import Connection
 
@@ -40,8 +41,21 @@ def woken() -> list[tuple[str, bool]]:
     return []
 
 
+class Waiter:
+    """A connection that counts what it waits for."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+
+    def wait(self) -> None:
+        self.pending += 1
+
+    def done(self) -> None:
+        self.pending -= 1
+
+
 def peer() -> Connection:
-    return cast(Connection, object())
+    return cast(Connection, Waiter())
 
 
 def waiting(
@@ -112,3 +126,37 @@ def test_what_was_woken_does_not_pile_up(pulls: WaitingPulls, loop: Loop, woken:
         pulls.arrived([("orders", 0)])
     assert len(pulls._deadlines) <= 1025
     assert len(loop.timers) == 1
+
+
+def test_so_many_pulls_may_wait(loop: Loop, woken: list[tuple[str, bool]]) -> None:
+    pulls = WaitingPulls(loop.call_at, lambda: loop.now, Limits(max_parked_pulls=2, max_parked_pulls_total=3))
+    first, second = peer(), peer()
+    for _ in range(2):
+        assert pulls.has_room(first)
+        pulls.park(waiting("a", 5, woken, of=first))
+    assert not pulls.has_room(first)
+    assert pulls.has_room(second)
+    pulls.park(waiting("b", 5, woken, queue_id=1, of=second))
+    assert not pulls.has_room(second)
+    pulls.arrived([("orders", 0)])
+    assert pulls.has_room(first)
+    assert (first.pending, second.pending) == (0, 1)
+
+
+def test_many_that_wake_do_so_in_parts(pulls: WaitingPulls, loop: Loop, woken: list[tuple[str, bool]]) -> None:
+    lost = peer()
+    for number in range(200):
+        pulls.park(waiting("a", 5, woken, of=lost if number == 199 else None))
+    pulls.arrived([("orders", 0)])
+    assert len(woken) == 64
+    pulls.park(waiting("b", 5, woken))
+    pulls.arrived([("orders", 0)])
+    pulls.forget(lost)
+    steps = 0
+    while len(pulls):
+        before = len(woken)
+        loop.move(0)
+        steps += 1
+        assert 0 < len(woken) - before <= 64
+    assert steps == 3
+    assert woken == [("a", False)] * 199 + [("b", False)]

@@ -1,4 +1,8 @@
-from evenq.broker.offsets import GroupOffsets
+import asyncio
+import threading
+
+from evenq.broker.offsets import GroupOffsets, OffsetsSaver
+from tests.broker.stores import Hand
 
 
 def test_an_offset_may_go_back() -> None:
@@ -17,18 +21,17 @@ def test_what_was_saved_is_taken_over_as_a_copy() -> None:
     assert offsets.table() == {("orders", "billing"): {0: 5}}
 
 
-def test_every_change_raises_the_version() -> None:
-    offsets = GroupOffsets()
-    seen = [offsets.version]
+def test_every_change_is_told_once() -> None:
+    offsets = GroupOffsets({("t", "before"): {0: 9}})
+    assert offsets.take_changes() == {}
     offsets.commit("g", "t", 0, 1)
-    seen.append(offsets.version)
-    offsets.commit("g", "t", 0, 1)
-    seen.append(offsets.version)
+    offsets.commit("g", "t", 0, 2)
+    offsets.clone("g", "other", "t")
+    assert offsets.take_changes() == {("t", "g"): {0: 2}, ("t", "other"): {0: 2}}
     offsets.forget_topic("t")
-    seen.append(offsets.version)
-    assert seen == sorted(set(seen))
+    assert offsets.take_changes() == {("t", "before"): None, ("t", "g"): None, ("t", "other"): None}
     offsets.forget_topic("t")
-    assert offsets.version == seen[-1]
+    assert offsets.take_changes() == {}
 
 
 def test_topics_and_groups_are_found_by_each_other_and_forgotten() -> None:
@@ -73,3 +76,90 @@ def test_a_clone_is_a_copy() -> None:
     offsets.commit("h", "t", 0, 5)
     offsets.clone("nobody", "i", "t")
     assert offsets.table() == {("t", "g"): {0: 3}, ("t", "h"): {0: 5}}
+
+
+class TestSaver:
+    """Offsets are saved in another thread, as they were when that began."""
+
+    @staticmethod
+    async def until_idle(saver: OffsetsSaver) -> None:
+        async with asyncio.timeout(10):
+            while saver._running is not None:
+                await asyncio.sleep(0)
+
+    def test_what_changes_while_it_is_saved_is_saved_next(self) -> None:
+        offsets = GroupOffsets({("orders", "billing"): {0: 1}})
+        offsets.commit("audit", "orders", 0, 5)
+        saved: list[dict[tuple[str, str], dict[int, int]]] = []
+        begun, go_on = threading.Event(), threading.Event()
+
+        def save(table: dict[tuple[str, str], dict[int, int]]) -> None:
+            begun.set()
+            assert go_on.wait(10)
+            saved.append({key: dict(queues) for key, queues in table.items()})
+
+        async def scene() -> None:
+            saver = OffsetsSaver(offsets, save, now=lambda: 0.0)
+            # what was there at the start is saved already
+            saver.tick()
+            assert saver._running is None
+            offsets.commit("billing", "orders", 0, 2)
+            saver.tick()
+            assert await asyncio.to_thread(begun.wait, 10)
+            offsets.commit("billing", "orders", 0, 3)
+            offsets.forget_group("audit")
+            saver.tick()
+            go_on.set()
+            await self.until_idle(saver)
+            saver.tick()
+            await self.until_idle(saver)
+            saver.tick()
+            assert saver._running is None
+
+        asyncio.run(scene())
+
+        assert saved == [
+            {("orders", "billing"): {0: 2}, ("orders", "audit"): {0: 5}},
+            {("orders", "billing"): {0: 3}},
+        ]
+
+    def test_a_failure_is_made_up_for(self) -> None:
+        offsets = GroupOffsets()
+        tries: list[int] = []
+
+        def save(table: dict[tuple[str, str], dict[int, int]]) -> None:
+            tries.append(table["orders", "billing"][0])
+            if len(tries) < 3:
+                raise OSError(28, "No space left on device")
+
+        async def scene() -> None:
+            saver = OffsetsSaver(offsets, save, now=lambda: 0.0)
+            offsets.commit("billing", "orders", 0, 7)
+            for _ in range(2):
+                saver.tick()
+                await self.until_idle(saver)
+            await saver.finish()
+            await saver.finish()
+
+        asyncio.run(scene())
+        assert tries == [7, 7, 7]
+
+    def test_a_table_that_takes_long_is_saved_less_often(self) -> None:
+        offsets = GroupOffsets()
+        hand = Hand(0.0)
+        saves: list[float] = []
+
+        def save(table: object) -> None:
+            saves.append(hand.now)
+            hand.now += 0.5
+
+        async def scene() -> None:
+            saver = OffsetsSaver(offsets, save, now=hand)
+            while hand.now < 20:
+                offsets.commit("billing", "orders", 0, 7)
+                saver.tick()
+                await self.until_idle(saver)
+                hand.now += 0.5
+
+        asyncio.run(scene())
+        assert saves == [0.0, 5.0, 10.0, 15.0]

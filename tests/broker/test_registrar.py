@@ -13,6 +13,7 @@ from evenq.broker.locks import QueueLocks
 from evenq.broker.namesrv import NameServer
 from evenq.broker.registrar import Registrar
 from evenq.broker.routes import RouteTable
+from evenq.errors import ArgumentError
 from evenq.protocol.command import Command
 
 pytestmark = pytest.mark.live
@@ -155,3 +156,16 @@ def test_the_housekeeping_of_a_name_server_goes_on_after_a_failure(monkeypatch: 
         await server.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "host:", ":9876", "host:0", "host:99999", "::1:9876", "a b:1", "h:1_0"]
+)
+def test_a_malformed_address_is_an_error_at_once(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ArgumentError, match="give host:port"):
+        Broker(BrokerSettings(), tmp_path, ["127.0.0.1:9876", address])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9876", "[::1]:9876", "names.example:1"])
+def test_addresses_have_a_host_and_a_port(tmp_path: Path, address: str) -> None:
+    Broker(BrokerSettings(), tmp_path, [address])

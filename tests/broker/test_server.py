@@ -3,17 +3,20 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from evenq.broker.server import Connection, Handler, Limits, Refusal, Server, Turn
+from evenq.broker.limits import Limits
+from evenq.broker.server import Connection, Handler, Pieces, Refusal, Server, Turn
 from evenq.errors import ConnectError, RequestTimeout, StateError
 from evenq.protocol.codes import ResponseCode
 from evenq.protocol.command import Command
 from tests.broker.peers import Peer
+from tests.broker.stores import Hand
 from tests.waiting import wait_until
 
 ECHO, FAIL, REFUSE, LATER, LARGE, ASK, STORE, STORE_AND_FAIL = 10, 11, 12, 13, 14, 15, 16, 17
@@ -42,7 +45,7 @@ class Stored:
 class Running:
     """A server in a thread, with handlers for each kind of behaviour."""
 
-    def __init__(self, limits: Limits, turn: Turn | None) -> None:
+    def __init__(self, limits: Limits, turn: Turn | None, now: Callable[[], float] = time.monotonic) -> None:
         self.loop = asyncio.new_event_loop()
         self.closed: list[str] = []
         self.parked: list[tuple[Command, Connection]] = []
@@ -50,6 +53,7 @@ class Running:
             "test server",
             limits=limits,
             turn=turn,
+            now=now,
             on_close=lambda connection: self.closed.append(connection.address),
         )
         self.address = self.server.bind("127.0.0.1", 0)
@@ -161,13 +165,13 @@ def test_nonsense_closes_its_own_connection_only(served: Running, peer: Peer, no
 
 
 def test_a_frame_over_the_limit_is_not_even_read() -> None:
-    with running(Limits(frame=1000)) as served, Peer(served.address) as peer:
+    with running(Limits(max_frame_bytes=1000)) as served, Peer(served.address) as peer:
         peer.socket.sendall((2000).to_bytes(4, "big"))
         assert peer.is_closed()
 
 
 def test_connections_over_the_limit_are_told_so_and_closed() -> None:
-    with running(Limits(connections=2)) as served, Peer(served.address) as first, Peer(served.address) as second:
+    with running(Limits(max_connections=2)) as served, Peer(served.address) as first, Peer(served.address) as second:
         assert first.ask(ECHO).code == second.ask(ECHO).code == 0
         with Peer(served.address) as third:
             answer = third.ask(ECHO)
@@ -184,7 +188,7 @@ def test_connections_over_the_limit_are_told_so_and_closed() -> None:
 
 
 def test_a_crowd_over_the_limit_is_not_even_told() -> None:
-    with running(Limits(connections=1)) as served, Peer(served.address) as first, ExitStack() as crowd:
+    with running(Limits(max_connections=1)) as served, Peer(served.address) as first, ExitStack() as crowd:
         assert first.ask(ECHO).code == 0
         waiting = [crowd.enter_context(Peer(served.address)) for _ in range(100)]
         wait_until(lambda: len(served.server.connections) == 101, "the crowd")
@@ -200,11 +204,11 @@ def test_notes_do_not_pile_up_for_a_peer_that_does_not_read(served: Running) -> 
         for _ in range(20):
             slow.send(LARGE)
         (connection,) = wait_until(lambda: served.server.slow, "the server noticing")
-        held = connection.unread
+        held = connection.unsent
         for _ in range(1000):
             served.loop.call_soon_threadsafe(connection.notify, Command(40, body=bytes(1000)))
         served.run(asyncio.sleep(0))
-        assert connection.unread == held
+        assert connection.unsent == held
         assert len(slow.answer(20).body) == 1_000_000
         wait_until(lambda: not served.server.slow, "the peer having read")
         served.loop.call_soon_threadsafe(connection.notify, Command(40))
@@ -220,7 +224,7 @@ def test_a_peer_that_does_not_read_is_not_served_on(served: Running) -> None:
         transport = connection._transport
         assert transport is not None
         # one answer may go over the limit; the other 200 MB are not even made
-        assert transport.get_write_buffer_size() < served.server.limits.unread + 3_000_000
+        assert transport.get_write_buffer_size() < served.server.limits.max_unsent_bytes + 3_000_000
         assert sum(len(slow.answer(number).body) for number in range(1, 201)) == 200 * 1_000_000
 
 
@@ -363,3 +367,218 @@ def test_answers_leave_at_once(served: Running, peer: Peer) -> None:
 
     assert peer.ask(ECHO).code == 0
     assert [delays(connection) for connection in served.server.connections] == [False]
+
+
+class TestIdleConnections:
+    """``hand`` is the server's clock; the server looks for idle connections when it is told to."""
+
+    @pytest.fixture
+    def hand(self) -> Hand:
+        return Hand(0.0)
+
+    @pytest.fixture
+    def served(self, hand: Hand) -> Iterator[Running]:
+        server = Running(Limits(), None, hand)
+        yield server
+        server.stop()
+
+    @staticmethod
+    def look(served: Running) -> None:
+        async def close_idle() -> None:
+            served.server.close_idle()
+            # what was closed is gone one round later
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        served.run(close_idle())
+
+    def test_a_connection_without_requests_is_closed(
+        self, served: Running, hand: Hand, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        with Peer(served.address) as idle, Peer(served.address) as busy:
+            assert idle.ask(ECHO).code == busy.ask(ECHO).code == 0
+            hand.now = 119
+            assert busy.ask(ECHO).code == 0
+            self.look(served)
+            assert len(served.server.connections) == 2
+            hand.now = 121
+            self.look(served)
+            assert idle.is_closed()
+            assert busy.ask(ECHO).code == 0
+        assert served.server.timed_out == 1
+        assert "it sent no request for 120 s (1 so far)" in caplog.text
+
+    def test_a_connection_that_waits_for_an_answer_is_kept(self, served: Running, hand: Hand) -> None:
+        with Peer(served.address) as peer:
+            peer.ask(ECHO)
+            (connection,) = served.server.connections
+            connection.wait()
+            hand.now = 1000
+            self.look(served)
+            assert peer.ask(ECHO).code == 0
+            hand.now = 2000
+            connection.done()
+            hand.now = 2119
+            self.look(served)
+            assert served.server.connections
+            hand.now = 2121
+            self.look(served)
+            assert peer.is_closed()
+
+    def test_a_request_that_stays_incomplete_closes_its_connection(self, served: Running, hand: Hand) -> None:
+        with Peer(served.address) as half, Peer(served.address) as whole:
+            for peer in (half, whole):
+                assert peer.ask(ECHO).code == 0
+                peer.socket.sendall(Command(ECHO, opaque=77, body=bytes(1000)).encode()[:500])
+            wait_until(lambda: served.server.buffered_bytes == 1000, "both halves")
+            hand.now = 20
+            whole.socket.sendall(Command(ECHO, opaque=77, body=bytes(1000)).encode()[500:])
+            assert len(whole.answer(77).body) == 1000
+            # that the other sends a byte now and then does not help it
+            half.socket.sendall(b"x")
+            wait_until(lambda: served.server.buffered_bytes == 501, "the byte")
+            hand.now = 31
+            self.look(served)
+            assert half.is_closed()
+            wait_until(lambda: served.server.buffered_bytes == 0, "its bytes to be forgotten")
+            assert whole.ask(ECHO).code == 0
+
+    def test_a_peer_that_reads_slowly_is_kept_and_one_that_reads_nothing_is_not(
+        self, served: Running, hand: Hand
+    ) -> None:
+        with Peer(served.address) as peer:
+            for _ in range(40):
+                peer.send(LARGE)
+            (connection,) = wait_until(lambda: served.server.slow, "the server noticing")
+            self.look(served)
+            opaques = iter(range(1, 41))
+            for _ in range(2):
+                before = connection.unsent
+                while connection.unsent == before:
+                    assert len(peer.answer(next(opaques)).body) == 1_000_000
+                    served.run(asyncio.sleep(0.05))
+                hand.now += 121
+                self.look(served)
+                assert connection.is_open
+            hand.now += 121
+            self.look(served)
+            assert not connection.is_open
+
+
+def test_incomplete_requests_hold_so_much_memory_only() -> None:
+    limits = Limits(max_buffered_frame_bytes=1_000_000, partial_frame_timeout_s=2)
+    frame = Command(ECHO, opaque=77, body=bytes(900_000)).encode()
+    with running(limits) as served, ExitStack() as stack:
+        other = stack.enter_context(Peer(served.address))
+        halves = [stack.enter_context(Peer(served.address)) for _ in range(6)]
+        for half in halves:
+            half.socket.setblocking(False)
+        rest = dict.fromkeys(halves, frame[:-1])
+
+        def send_on() -> bool:
+            for half, data in rest.items():
+                # the server does not read on, or has closed the connection
+                with suppress(OSError):
+                    rest[half] = data[half.socket.send(data) :]
+            return served.server.buffered_bytes > 1_000_000
+
+        wait_until(send_on, "more than is allowed")
+        for _ in range(50):
+            send_on()
+            assert other.ask(ECHO).code == 0
+        # each may have sent one more piece before it was not read from any more
+        assert served.server.buffered_bytes < 1_000_000 + 6 * 256 * 1024
+        wait_until(lambda: len(served.server.connections) == 1, "the others to be closed")
+        assert len(other.ask(ECHO, body=bytes(900_000)).body) == 900_000
+
+
+def test_a_peer_that_does_not_answer_is_not_asked_on() -> None:
+    with running(Limits(max_peer_requests=3)) as served, Peer(served.address) as peer:
+        peer.ask(ECHO)
+        (connection,) = served.server.connections
+        asked = [asyncio.run_coroutine_threadsafe(connection.ask(Command(ASK), 60), served.loop) for _ in range(3)]
+        questions = [peer.notification() for _ in range(3)]
+        with pytest.raises(Refusal, match="has not answered 3 requests"):
+            served.run(connection.ask(Command(ASK), 60))
+        peer.socket.sendall(questions[0].reply().encode())
+        assert asked[0].result(10).code == 0
+        asked.append(asyncio.run_coroutine_threadsafe(connection.ask(Command(ASK), 60), served.loop))
+        assert peer.notification().code == ASK
+
+
+def test_one_connection_does_not_keep_the_others_waiting() -> None:
+    with running(Limits(loop_budget_s=1e-9)) as served, Peer(served.address) as peer:
+        peer.ask(ECHO)
+        rounds = 0
+        seen: list[int] = []
+
+        def count_rounds() -> None:
+            nonlocal rounds
+            rounds += 1
+            if len(seen) < 50:
+                served.loop.call_soon(count_rounds)
+
+        def note(request: Command, connection: Connection) -> Command:
+            seen.append(rounds)
+            return request.reply()
+
+        served.server._handlers = {ECHO: note}
+        served.loop.call_soon_threadsafe(count_rounds)
+        peer.socket.sendall(b"".join(Command(ECHO, opaque=number).encode() for number in range(100, 150)))
+        answers = [peer.answer(number).opaque for number in range(100, 150)]
+
+        assert answers == list(range(100, 150))
+        # the first two may be handled in one round: the first of all comes with the read
+        assert len(set(seen)) >= 49
+
+
+class TestLongAnswers:
+    """A handler that yields goes on between other requests."""
+
+    @pytest.fixture
+    def pieces(self, served: Running) -> list[int]:
+        """Which long request did a piece when; each does four."""
+        done: list[int] = []
+
+        def long(request: Command, connection: Connection) -> Pieces:
+            for _ in range(4):
+                done.append(request.opaque)
+                yield
+            return request.reply(body=b"done")
+
+        def fail(request: Command, connection: Connection) -> Pieces:
+            yield
+            raise Refusal(ResponseCode.NO_PERMISSION, "not you")
+
+        served.server._handlers = {**served.server._handlers, LATER: long, FAIL: fail}
+        return done
+
+    def test_others_are_answered_between_the_pieces(self, served: Running, peer: Peer, pieces: list[int]) -> None:
+        codes = {1: LATER, 2: LATER, 3: ECHO}
+        peer.socket.sendall(b"".join(Command(code, opaque=opaque).encode() for opaque, code in codes.items()))
+        assert [peer.answer(opaque).body for opaque in codes] == [b"done", b"done", b""]
+        assert pieces == [1, 2, 1, 2, 1, 2, 1, 2]
+
+    def test_a_failure_in_a_later_piece_is_an_answer(self, peer: Peer, pieces: list[int]) -> None:
+        assert peer.ask(FAIL).remark == "not you"
+        assert peer.ask(LATER).body == b"done"
+
+    def test_a_client_waits_for_so_many_only(self, served: Running, peer: Peer, pieces: list[int]) -> None:
+        many = range(1, 101)
+        peer.socket.sendall(b"".join(Command(LATER, opaque=opaque).encode() for opaque in many))
+        codes = [peer.answer(opaque).code for opaque in many]
+        assert set(codes) == {0, ResponseCode.SYSTEM_BUSY}
+        wait_until(lambda: not served.server._long, "the end of all")
+        assert peer.ask(LATER).body == b"done"
+
+    def test_nothing_goes_on_for_who_is_gone(self, served: Running, pieces: list[int]) -> None:
+        with Peer(served.address) as lost:
+            served.server._handlers = {
+                **served.server._handlers,
+                STORE: lambda request, connection: connection.close(),
+            }
+            lost.socket.sendall(Command(LATER, opaque=1).encode() + Command(STORE, opaque=2).encode())
+            assert lost.is_closed()
+        wait_until(lambda: not served.server._long, "the end")
+        assert pieces == [1]

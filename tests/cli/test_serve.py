@@ -120,3 +120,39 @@ def test_a_data_directory_in_use_is_one_clear_line(tmp_path: Path) -> None:
         ended = subprocess.run(command(tmp_path, *more), capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2
     assert re.fullmatch(r"evenq: error: the data directory \S+ is in use by another broker: .*\n", ended.stderr)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.255.255.1"])
+def test_other_machines_are_let_in_only_if_that_is_wanted(tmp_path: Path, host: str) -> None:
+    done = subprocess.run(command(tmp_path, "--host", host), capture_output=True, text=True, check=False, timeout=30)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "add --allow-unauthenticated" in line
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_host_may_be_a_name(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "localhost") as (_, namesrv), Peer(brokers(namesrv)["broker-a"]) as peer:
+        assert peer.put("orders").code == ResponseCode.SUCCESS
+
+
+def test_a_name_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
+    start = command(tmp_path, "--host", "nowhere.invalid")
+    done = subprocess.run(start, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert "the name server cannot listen on 'nowhere.invalid'" in line
+
+
+def test_it_may_listen_everywhere_if_that_is_wanted(tmp_path: Path) -> None:
+    everywhere = ["--host", "0.0.0.0", "--allow-unauthenticated", "--namesrv-port", "0", "--broker-port", "0"]
+    process = subprocess.Popen(command(tmp_path, *everywhere), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready namesrv=0.0.0.0:")
+    finally:
+        process.kill()
+        process.communicate()

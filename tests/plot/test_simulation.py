@@ -9,7 +9,7 @@ from evenq.balance.groups import simulate_groups
 from evenq.balance.measures import holders
 from evenq.balance.scenario import Event, Scenario
 from evenq.balance.simulation import names_for, simulate
-from evenq.plot.simulation import holdings, picture_of_groups, picture_of_runs
+from evenq.plot.simulation import _letter, holdings, picture_of_groups, picture_of_runs
 from evenq.plot.svg import INK, Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -67,3 +67,9 @@ def test_pictures_name_all_strategies_once_in_each_panel() -> None:
 def test_nothing_has_to_happen() -> None:
     picture = picture_of_runs(simulate(Scenario(events=[]), ["AVG"]), "Quiet")
     assert len(cells(picture)) == 16
+
+
+def test_more_members_than_two_letters_can_name() -> None:
+    letters = [_letter(number) for number in range(20_000)]
+    assert len(set(letters)) == 20_000
+    assert letters[25:28] + letters[701:703] == ["Z", "AA", "AB", "ZZ", "AAA"]

@@ -2,8 +2,8 @@
 
 from evenq.broker.broker import Broker, BrokerSettings
 from evenq.broker.cluster import Cluster
+from evenq.broker.limits import Limits
 from evenq.broker.namesrv import NameServer
-from evenq.broker.server import Limits
 from evenq.broker.transactions import TransactionSettings
 
 __all__ = ["Broker", "BrokerSettings", "Cluster", "Limits", "NameServer", "TransactionSettings"]

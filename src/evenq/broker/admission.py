@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import random
 import re
+import struct
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -136,6 +137,10 @@ _UNIQUE_ID = f"{Property.UNIQUE_KEY}\x01{'0' * 56}\x02"
 # Properties with a NUL are stored with a checksum of the record as a property of its own, of this size.
 _CHECKSUM = 20
 
+# A message of a batch begins with its size; it has no fewer bytes than these.
+_SIZE = struct.Struct(">i")
+_LEAST_ENTRY = 22
+
 _END = "\x02"
 _SEPARATORS = re.compile("[\x01\x02]")
 _RECALL_TAG = "_RECALL_TAG_"
@@ -229,6 +234,11 @@ class Admission:
         self._check_size(body, header.properties or "")
         if not body:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        limit = self._broker.settings.limits.max_batch_messages
+        if _has_more(body, limit):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL, f"the batch has more than {limit} messages, the limit: divide it"
+            )
         if header.sys_flag & _TRANSACTION:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -371,6 +381,19 @@ class Admission:
             size = len(text.encode())
             if size > room:
                 raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the properties have {size} bytes, over the limit {room}")
+
+
+def _has_more(batch: bytes, limit: int) -> bool:
+    """Whether a batch has more messages than the limit, without looking at more than that."""
+    if len(batch) <= limit * _LEAST_ENTRY:
+        return False
+    at = 0
+    for _ in range(limit):
+        at += max(_LEAST_ENTRY, _SIZE.unpack_from(batch, at)[0])
+        # what is cut off is refused where the batch is divided
+        if at + _LEAST_ENTRY > len(batch):
+            return False
+    return True
 
 
 def check_queue(topic: TopicConfig, queue_id: int) -> None:

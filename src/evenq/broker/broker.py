@@ -14,22 +14,24 @@ from pathlib import Path
 from typing import Literal
 
 from evenq.broker.admission import INT32, Admission
-from evenq.broker.clockwork import Clockwork
+from evenq.broker.clockwork import Clockwork, TrustedClock, monotonic_beside
 from evenq.broker.delays import DelayedMessages
 from evenq.broker.faults import Faults
+from evenq.broker.filtering import SqlFilters
 from evenq.broker.flusher import Flusher
 from evenq.broker.groupconfigs import GroupConfigs
 from evenq.broker.groups import ConsumerGroups, ProducerGroups
 from evenq.broker.handlers import dispatch_table
 from evenq.broker.indexer import Indexer
 from evenq.broker.intake import Intake
+from evenq.broker.limits import Limits
 from evenq.broker.locks import QueueLocks
 from evenq.broker.longpoll import WaitingPulls
-from evenq.broker.offsets import GroupOffsets
+from evenq.broker.offsets import GroupOffsets, OffsetsSaver
 from evenq.broker.rates import Rates
-from evenq.broker.registrar import Registrar
+from evenq.broker.registrar import Registrar, checked_addresses
 from evenq.broker.retries import Retries
-from evenq.broker.server import Connection, Limits, Server, cannot_store
+from evenq.broker.server import Connection, Server, cannot_store
 from evenq.broker.store.commitlog import FILE_SIZE
 from evenq.broker.store.levels import LEVELS, DelayLevels
 from evenq.broker.store.retention import Retention
@@ -109,17 +111,21 @@ class Broker:
         namesrv: Sequence[str],
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
         self.directory = directory
         self.address = ""
         self.started = 0.0
-        self._namesrv = namesrv
-        self._clock = clock
+        self._namesrv = checked_addresses(namesrv)
+        # how long things take must not depend on whether somebody sets the clock
+        self._monotonic = monotonic or monotonic_beside(clock)
+        self._clock = TrustedClock(clock, self._monotonic)
         self.server = Server(f"broker {settings.name}", turn=self, on_close=self._lost, limits=settings.limits)
-        self.groups: ConsumerGroups[Connection] = ConsumerGroups(clock)
-        self.producers: ProducerGroups[Connection] = ProducerGroups(clock)
-        self.locks = QueueLocks(clock)
+        self.groups: ConsumerGroups[Connection] = ConsumerGroups(self._monotonic)
+        self.producers: ProducerGroups[Connection] = ProducerGroups(self._monotonic)
+        self.locks = QueueLocks(self._monotonic)
+        self.sql_filters = SqlFilters(settings.limits)
         self._changed_groups: dict[str, None] = {}
         # what this turn is to store: the store's list (see :class:`evenq.broker.server.Turn`)
         self.staged: Sized = ()
@@ -129,7 +135,6 @@ class Broker:
         self._awaiting: list[tuple[Command, Connection]] = []
         # queues that got messages, whose waiting pulls are answered next
         self._arrived: dict[tuple[str, int], None] = {}
-        self._saved_offsets = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._housekeeping: list[tuple[Callable[[], object], FailureLog]] = []
         # what a start that fails must close again, in the order in which it was opened
@@ -154,7 +159,7 @@ class Broker:
         self.loop_time = loop.time
         self.started = self._clock()
         self._open()
-        self.waiting_pulls = WaitingPulls(loop.call_at, loop.time)
+        self.waiting_pulls = WaitingPulls(loop.call_at, loop.time, self.settings.limits)
         await self.server.start(dispatch_table(self))
         await self._registrar.start()
         self._housekeeping = [
@@ -188,20 +193,23 @@ class Broker:
             clock=clock,
             saved=config.load_topics(),
             auto_create=settings.auto_create_topics,
+            limits=settings.limits,
             changed=self._topics_changed,
         )
         self.group_configs = GroupConfigs(
             clock=clock,
             saved=config.load_groups(),
             auto_create=settings.auto_create_groups,
+            limits=settings.limits,
             changed=lambda: self._save_later(self._save_groups),
         )
         self.offsets = GroupOffsets(config.load_offsets())
+        self._offsets_saver = OffsetsSaver(self.offsets, config.save_offsets)
         self._open_postponed()
         self.indexer = Indexer(self.store, self.directory / "index", clock)
         self._closers.append(self.indexer.stop)
         self.traffic = Traffic(self.store, settings.cluster)
-        self.rates = Rates(self.traffic, clock)
+        self.rates = Rates(self.traffic, self._monotonic)
         self.unique_ids = UniqueIds(
             address=pack_host(self.address)[:-4], pid=os.getpid(), salt=random.getrandbits(32), clock=clock
         )
@@ -209,7 +217,7 @@ class Broker:
         identity = headers.UnregisterBroker(
             broker_name=settings.name, broker_addr=self.address, cluster_name=settings.cluster, broker_id=0
         )
-        self._registrar = Registrar(identity, self._namesrv, self.topics.table, clock)
+        self._registrar = Registrar(identity, self._namesrv, self.topics.table, self._monotonic)
         self._closers.append(self._registrar.stop)
         self._save_topics()
         self._save_groups()
@@ -228,6 +236,7 @@ class Broker:
             self.commit,
             self._ask_producer,
             self.settings.transactions,
+            self._monotonic,
         )
         self.timers = Timers(self.store, self.directory, clock, self.commit)
         self._closers.append(self.timers.close)
@@ -248,7 +257,7 @@ class Broker:
             self.timers.finish,
             # what that could not store
             self.store.discard,
-            self._save_offsets,
+            self._offsets_saver.finish,
             self.store.close,
             self.timers.close,
         ]
@@ -259,7 +268,7 @@ class Broker:
         """What the housekeeping does, part by part."""
         return [
             self._save_changes,
-            self._save_offsets,
+            self._offsets_saver.tick,
             self.flusher.checkpoint,
             self._registrar.tick,
             self.locks.expire,
@@ -280,6 +289,7 @@ class Broker:
         for connection in self.groups.silent():
             log.warning("%s: %s was silent too long", self.server.name, connection.address)
             connection.close()
+        self.producers.expire()
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
@@ -384,12 +394,6 @@ class Broker:
 
     def _save_groups(self) -> None:
         self.store.config.save_groups(self.group_configs.table())
-
-    def _save_offsets(self) -> None:
-        if self.offsets.version != self._saved_offsets:
-            version = self.offsets.version
-            self.store.config.save_offsets(self.offsets.table())
-            self._saved_offsets = version
 
 
 async def _do(step: Callable[[], Awaitable[None] | None]) -> None:

@@ -1,16 +1,69 @@
-"""What a broker does because time has passed: deliver what was delayed, ask about half messages."""
+"""Time: what it is, and what a broker does because it has passed: deliver what was delayed, ask about half messages."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from evenq.supervision import FailureLog, Supervisor, callable_name
 
-__all__ = ["Clockwork"]
+__all__ = ["Clockwork", "TrustedClock", "monotonic_beside"]
+
+log = logging.getLogger(__name__)
+
+# A wall clock that goes by so much more or less than time does has been set. That is believed when it has lasted.
+_JUMP_S = 60.0
+_BELIEVED_AFTER_S = 60.0
 
 # How long a failure (the disk is full) is left alone before the next try.
 _AFTER_FAILURE = 1.0
+
+
+def monotonic_beside(clock: Callable[[], float]) -> Callable[[], float]:
+    """What measures how long things take beside a wall clock. A clock that is not the system's measures that, too."""
+    return time.monotonic if clock is time.time else clock
+
+
+class TrustedClock:
+    """Wall time for messages and what is due. Where the clock is set by more than a minute, it goes on as before, and
+    follows when the new time has lasted a minute.
+
+    Otherwise a clock that is wrong for a moment would let messages be deleted, or be delivered days early.
+
+    >>> wall, passed = [1000.0], [0.0]
+    >>> clock = TrustedClock(lambda: wall[0], lambda: passed[0])
+    >>> wall[0], passed[0] = 90_002.0, 2.0
+    >>> clock()
+    1002.0
+    >>> wall[0], passed[0] = 90_062.0, 62.0
+    >>> clock()
+    90062.0
+    """
+
+    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._clock = clock
+        self._monotonic = monotonic
+        # what the wall clock has more than the other one
+        self._ahead = clock() - monotonic()
+        # what it has more since it was set, and when that was seen
+        self._set_ahead = self._ahead
+        self._set_at: float | None = None
+
+    def __call__(self) -> float:
+        now = self._monotonic()
+        ahead = self._clock() - now
+        if abs(ahead - self._ahead) <= _JUMP_S:
+            self._ahead, self._set_at = ahead, None
+        elif self._set_at is None or abs(ahead - self._set_ahead) > _JUMP_S:
+            self._set_ahead, self._set_at = ahead, now
+            log.warning(
+                "the clock was set by %+.0f s: that counts if it lasts for %g s", ahead - self._ahead, _BELIEVED_AFTER_S
+            )
+        elif now - self._set_at >= _BELIEVED_AFTER_S:
+            self._ahead, self._set_at = ahead, None
+        return now + self._ahead
 
 
 class Clockwork:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from evenq.broker.broker import Broker, BrokerSettings
+from evenq.broker.clockwork import monotonic_beside
 from evenq.broker.namesrv import NameServer
 from evenq.errors import ArgumentError
 
 __all__ = ["Cluster", "broker_names"]
+
+log = logging.getLogger(__name__)
 
 # What the Java broker leaves between the ports of two brokers on one machine; it uses neighbours of its own too.
 _PORTS_APART = 10
@@ -48,17 +52,19 @@ class Cluster:
         broker_port: int = 10911,
         settings: BrokerSettings | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._data = data
         self._host = host
         self._namesrv_port = namesrv_port
         self._settings = settings or BrokerSettings()
         self._clock = clock
+        self._monotonic = monotonic or monotonic_beside(clock)
         self._ports = {
             name: broker_port + _PORTS_APART * number if broker_port else 0
             for number, name in enumerate(broker_names(brokers))
         }
-        self.nameserver = NameServer(clock=clock, limits=self._settings.limits)
+        self.nameserver = NameServer(clock=self._monotonic, limits=self._settings.limits)
         self.brokers: dict[str, Broker] = {}
 
     @property
@@ -82,7 +88,8 @@ class Cluster:
             raise ArgumentError("name", name, f"the brokers are {', '.join(self._ports)}")
         if name in self.brokers:
             raise ArgumentError("name", name, "this broker is running")
-        broker = Broker(replace(self._settings, name=name), self._data / name, [self.namesrv], clock=self._clock)
+        settings = replace(self._settings, name=name)
+        broker = Broker(settings, self._data / name, [self.namesrv], clock=self._clock, monotonic=self._monotonic)
         await broker.start(self._host, self._ports[name])
         self._ports[name] = int(broker.address.rpartition(":")[2])
         self.brokers[name] = broker
@@ -95,6 +102,10 @@ class Cluster:
         await broker.stop()
 
     async def stop(self) -> None:
+        """Stop everything. A broker that fails to is logged, and the others are stopped."""
         for name in list(self.brokers):
-            await self.stop_broker(name)
+            try:
+                await self.stop_broker(name)
+            except Exception:
+                log.exception("%s did not stop as it should", name)
         await self.nameserver.stop()

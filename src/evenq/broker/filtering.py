@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 
+from evenq.broker.limits import Limits
 from evenq.broker.server import Refusal
-from evenq.broker.sql import Filter, sql_filter
+from evenq.broker.sql import Filter, Filters
 from evenq.broker.store.store import Read, ReadStatus, Store
 from evenq.errors import ArgumentError
 from evenq.protocol.codes import ResponseCode
@@ -17,11 +18,12 @@ from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import decode_properties
 from evenq.protocol.records import MAGIC_V1, split_records
 
-__all__ = ["filter_of", "is_sql", "properties_of", "read_matching"]
+__all__ = ["SqlFilters", "is_sql", "properties_of", "read_matching"]
 
-# A filter that lets nothing through may look at so many messages of one read, so many at a time: the others of the
-# broker wait meanwhile.
+# A filter that lets nothing through may look at so many messages of one read and so many bytes, so many at a time: the
+# others of the broker wait meanwhile.
 _MOST = 2048
+_MOST_BYTES = 16 * 1024 * 1024
 _PIECE = 128
 _PIECE_BYTES = 1024 * 1024
 
@@ -42,32 +44,63 @@ def is_sql(expression_type: str | None) -> bool:
     return False
 
 
-def filter_of(expression: str) -> Filter:
-    """The filter of an SQL92 expression, or the refusal that says what is wrong with it."""
-    try:
-        return sql_filter(expression)
-    except ArgumentError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+class SqlFilters:
+    """The SQL92 filters of a broker."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._max_chars = limits.max_sql_chars
+        self._filters = Filters(limits.max_sql_cache_bytes)
+
+    def get(self, expression: str) -> Filter:
+        """The filter of an expression, or the refusal that says what is wrong with it."""
+        self.check(expression)
+        try:
+            return self._filters.get(expression)
+        except ArgumentError as error:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+    def check(self, expression: str) -> None:
+        """Refuse an expression that is too long, be it SQL or tags."""
+        if len(expression) > self._max_chars:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"the expression of {len(expression)} characters is over the limit of {self._max_chars}: shorten it",
+            )
 
 
 def read_matching(
-    store: Store, topic: str, queue_id: int, offset: int, count: int, max_bytes: int, wanted: Filter
+    store: Store,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    count: int,
+    max_bytes: int,
+    wanted: Filter,
+    max_visits: int,
 ) -> Read:
-    """What :meth:`Store.read` gives, of the messages alone whose properties are ``wanted``."""
+    """What :meth:`Store.read` gives, of the messages alone whose properties are ``wanted``.
+
+    It stops after so many visits of the filter's nodes, but looks at one message at least.
+    """
     kept: list[bytes] = []
-    size, at = 0, offset
+    size, at, seen = 0, offset, 0
+    most = max(1, min(_MOST, max_visits // wanted.size))
+    matches = wanted.matches
     piece = first = store.read(topic, queue_id, at, _PIECE, _PIECE_BYTES)
     while piece.status is ReadStatus.FOUND:
         starts = split_records(piece.body)
         for start, end in zip(starts, [*starts[1:], len(piece.body)], strict=True):
+            if at - offset == most:
+                return _answer(piece, at, kept)
             record = piece.body[start:end]
-            if wanted(properties_of(record)):
+            if matches(properties_of(record)):
                 if kept and (len(kept) == count or size + len(record) > max_bytes):
                     return _answer(piece, at, kept)
                 kept.append(record)
                 size += len(record)
             at += 1
-        if len(kept) == count or at - offset >= _MOST:
+        seen += len(piece.body)
+        if len(kept) == count or at - offset >= most or seen >= _MOST_BYTES:
             break
         piece = store.read(topic, queue_id, at, _PIECE, _PIECE_BYTES)
     return first if first.status is not ReadStatus.FOUND else _answer(piece, at, kept)

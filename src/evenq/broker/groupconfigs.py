@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from evenq.broker.limits import Limits
+from evenq.broker.server import Refusal
 from evenq.protocol.bodies import DataVersion, GroupConfig, GroupConfigTable
+from evenq.protocol.codes import ResponseCode
 from evenq.protocol.names import group_error
 
 __all__ = ["GroupConfigs"]
@@ -25,10 +28,12 @@ class GroupConfigs:
         clock: Callable[[], float],
         saved: GroupConfigTable | None = None,
         auto_create: bool = True,
+        limits: Limits | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self.auto_create = auto_create
+        self._limits = limits or Limits()
         self._changed = changed
         saved = saved or GroupConfigTable()
         self._table = {name: GroupConfig(group_name=name) for name in _SYSTEM} | saved.subscription_group_table
@@ -49,6 +54,19 @@ class GroupConfigs:
         return iter(self._table.values())
 
     def put(self, config: GroupConfig) -> GroupConfig:
+        """Create a group, or change its settings. More groups or retry queues than the limits allow are refused."""
+        name, queues, most = config.group_name, config.retry_queue_nums, self._limits.max_queues_per_topic
+        if queues > most:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"subscription group [{name}] cannot have {queues} retry queues: give at most {most}",
+            )
+        if name not in self._table and len(self._table) - len(_SYSTEM) >= self._limits.max_groups:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"subscription group [{name}] is not created: there are {self._limits.max_groups}, the most that are "
+                f"allowed; delete one",
+            )
         self._table[config.group_name] = config
         self._touch()
         return config

@@ -154,6 +154,13 @@ class ProducerGroups(Generic[Channel]):
         member.seen = self._clock()
         self._groups.setdefault(group, {})[member.channel] = member
 
+    def expire(self) -> None:
+        """Drop producers that were not heard of for too long: nobody there answers a question any more."""
+        limit = self._clock() - SILENCE_SECONDS
+        for group, members in list(self._groups.items()):
+            for channel in [channel for channel, member in members.items() if member.seen < limit]:
+                self.leave(group, channel)
+
     def leave(self, group: str, channel: Channel) -> None:
         members = self._groups.get(group, {})
         members.pop(channel, None)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenq.broker.store.store import Store
-from evenq.errors import StateError
+from evenq.errors import EvenqError, StateError
 from evenq.supervision import Supervisor
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _SMALL = 64 * 1024
 _LARGE = 4 * 1024 * 1024
 # What a stop still takes up: whatever is beyond it is taken up after the next start.
 _LAST_EFFORT = 64 * 1024 * 1024
+# so many messages with a key are found before others have their turn
+_FOUND_AT_ONCE = 32
+
+T = TypeVar("T")
 
 
 class Indexer:
@@ -41,10 +47,14 @@ class Indexer:
         self._directory = directory
         self._clock = clock
         self._index: Index | None = None
+        # set when the first attempt to open it is over; and why it failed
         self._opened = asyncio.Event()
+        self._broken: Exception | None = None
+        # whether checkpoints save it
+        self._is_saved = False
         self._task: asyncio.Task[None] | None = None
         # work in another thread, which a stop must wait for
-        self._work: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
 
     def start(self) -> None:
@@ -52,12 +62,15 @@ class Indexer:
 
     async def stop(self) -> None:
         """Take up what is left, within reason, and close the files."""
+        # searches look at this, and end
+        index, self._index = self._index, None
         if self._task is not None:
             self._task.cancel()
         tasks = [task for task in (self._task, self._work) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
-        index, self._index = self._index, None
+        async with self._turn:
+            pass
         if index is not None:
             try:
                 while 0 < index.behind <= _LAST_EFFORT:
@@ -69,6 +82,8 @@ class Indexer:
     async def current(self) -> Index:
         """The index, when it holds everything that is in the log now."""
         await self._opened.wait()
+        if self._broken is not None:
+            raise StateError(f"the index in {self._directory} cannot be opened: {self._broken}")
         wanted = self._store.log.end
         async with self._turn:
             while self._index is not None and self._index.position < wanted:
@@ -76,6 +91,31 @@ class Indexer:
             if self._index is None:
                 raise StateError("the broker is stopping: ask it again when it runs")
             return self._index
+
+    async def search(self, topic: str, key: str, begin: int, end: int, take: Callable[[int], bool]) -> tuple[int, int]:
+        """Give ``take`` what :meth:`Index.find` finds until it wants no more; what :attr:`Index.last` is.
+
+        A key may have millions of messages: they are found in another thread, a few at a time.
+        """
+        index = await self.current()
+        found = index.find(topic, key, begin, end)
+        async with self._turn:
+            while True:
+                if self._index is not index:
+                    raise StateError("the broker is stopping: ask it again when it runs")
+                offsets = await self._in_thread(lambda: list(islice(found, _FOUND_AT_ONCE)))
+                for offset in offsets:
+                    if not take(offset):
+                        return index.last
+                if len(offsets) < _FOUND_AT_ONCE:
+                    return index.last
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do something in another thread. Whoever is told to stop meanwhile: the work goes on, and a stop waits for
+        it."""
+        task = asyncio.create_task(asyncio.to_thread(work))
+        self._work = task
+        return await asyncio.shield(task)
 
     async def _advance(self, index: Index) -> None:
         piece = index.next(_LARGE)
@@ -96,13 +136,38 @@ class Indexer:
 
     async def _step(self) -> None:
         """Open the index if it is not open, take up what is new, and wait a little."""
-        if not self._opened.is_set():
-            await self._open()
-        index = await self.current()
-        async with self._turn:
-            index.trim()
-            index.rest()
+        try:
+            if self._broken is not None or not self._opened.is_set():
+                await self._open()
+            index = await self.current()
+            async with self._turn:
+                index.trim()
+                index.rest()
+        except Exception as error:
+            async with self._turn:
+                if not isinstance(error, OSError | EvenqError):
+                    self._set_aside(error)
+                elif not self._opened.is_set():
+                    self._broken = error
+            # who asks is told; it is tried again after a pause
+            self._opened.set()
+            raise
         await asyncio.sleep(_PAUSE)
+
+    def _set_aside(self, error: Exception) -> None:
+        """Begin anew: what is in the files cannot be, and everything in them can be found in the log again."""
+        self._broken = error
+        index, self._index = self._index, None
+        if index is not None:
+            try:
+                index.close()
+            except Exception as failure:  # noqa: BLE001 - whatever is wrong with it, it is not used any more
+                log.info("%s: closing the damaged index: %s", self._directory, failure)
+        if self._directory.exists():
+            aside = self._directory.with_name(f"{self._directory.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            self._directory.rename(aside)
+            log.error("the index in %s is damaged: it is made again, the old one is kept as %s", self._directory, aside)
 
     async def _open(self) -> None:
         # numpy takes a while to load, and nobody need wait for it
@@ -114,7 +179,13 @@ class Indexer:
             index, self._index = self._index, None
             index.close()
         self._index = Index(self._directory, self._store.log, clock=self._clock, clean=self._store.was_closed)
-        self._work = asyncio.create_task(asyncio.to_thread(self._index.mend))
-        await asyncio.shield(self._work)
-        self._store.save_with_checkpoints(self._index.saver)
+        await self._in_thread(self._index.mend)
+        if not self._is_saved:
+            self._is_saved = True
+            self._store.save_with_checkpoints(self._saver)
+        self._broken = None
         self._opened.set()
+
+    def _saver(self) -> Callable[[], None]:
+        """For a checkpoint: saves the index as it is now, if there is one."""
+        return (lambda: None) if self._index is None else self._index.saver()

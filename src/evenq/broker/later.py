@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,18 +24,41 @@ class Later:
     def __init__(self) -> None:
         # a task that nobody holds may be collected before it is done
         self._tasks: set[asyncio.Task[None]] = set()
+        # how many each connection waits for
+        self._owed: Counter[Connection] = Counter()
 
     def answer(self, request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:
-        """Send what ``reply`` gives, or why it fails. If it gives None, the answer comes from elsewhere."""
+        """Send what ``reply`` gives, or why it fails. If it gives None, the answer comes from elsewhere.
+
+        A client that waits for many answers already, or does not read those it has, is refused.
+        """
+        limit = connection.server.limits.max_peer_requests
+        if self._owed[connection] >= limit:
+            reply.close()
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"system busy: {limit} requests of {connection.address} wait for their answers; try again later",
+            )
+        self._owed[connection] += 1
+        connection.wait()
         task = asyncio.get_running_loop().create_task(_send(request, connection, reply))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._end(done, connection))
+
+    def _end(self, task: asyncio.Task[None], connection: Connection) -> None:
+        self._tasks.discard(task)
+        self._owed[connection] -= 1
+        if not self._owed[connection]:
+            del self._owed[connection]
+        connection.done()
 
 
 async def _send(request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:
     try:
         answer = await reply
         if answer is not None:
+            if connection.is_slow and answer.body:
+                raise Refusal(ResponseCode.SYSTEM_BUSY, "system busy: read the answers that are there, then ask again")
             connection.send(answer)
     except Refusal as refusal:
         connection.send(request.reply(refusal.code, remark=refusal.remark))

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from evenq.broker.limits import Limits
 from evenq.broker.server import Connection
 
 __all__ = ["WaitingPull", "WaitingPulls"]
 
 _CROWDED = 1024
+# So many woken pulls are tried again in one round of the loop.
+_AT_ONCE = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +42,19 @@ class WaitingPulls:
     costs an entry in a table, not a task.
     """
 
-    def __init__(self, schedule: Callable[[float, Callable[[], None]], object], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        schedule: Callable[[float, Callable[[], None]], object],
+        now: Callable[[], float],
+        limits: Limits | None = None,
+    ) -> None:
         self._schedule = schedule
         self._now = now
+        self._limits = limits or Limits()
+        self._by_connection: dict[Connection, dict[WaitingPull, None]] = {}
+        self._count = 0
+        # those that messages came for and that are not tried again yet
+        self._woken: deque[WaitingPull] = deque()
         self._by_queue: dict[tuple[str, int], dict[WaitingPull, None]] = {}
         self._deadlines: list[tuple[float, int, WaitingPull]] = []
         self._order = itertools.count()
@@ -49,12 +63,20 @@ class WaitingPulls:
         self._timer = float("inf")
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_queue.values()))
+        return self._count
 
     def __bool__(self) -> bool:
-        return bool(self._by_queue)
+        return self._count > 0
+
+    def has_room(self, connection: Connection) -> bool:
+        """Whether one more pull of the connection may wait."""
+        own = self._by_connection.get(connection, ())
+        return self._count < self._limits.max_parked_pulls_total and len(own) < self._limits.max_parked_pulls
 
     def park(self, pull: WaitingPull) -> None:
+        self._count += 1
+        self._by_connection.setdefault(pull.connection, {})[pull] = None
+        pull.connection.wait()
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
         if len(self._deadlines) > self._crowded:
@@ -71,22 +93,49 @@ class WaitingPulls:
         return pull in self._by_queue.get((pull.topic, pull.queue_id), ())
 
     def arrived(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Messages came to these queues: wake all that wait there."""
+        """Messages came to these queues: wake all that wait there. Where they are many, others have their turn
+        between."""
+        idle = not self._woken
         for queue in queues:
-            for pull in self._by_queue.pop(queue, ()):
+            self._woken.extend(self._by_queue.pop(queue, ()))
+        if idle:
+            self._try_again()
+
+    def _try_again(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._woken))):
+            pull = self._woken.popleft()
+            # one whose connection is gone was forgotten meanwhile
+            if self._release(pull):
                 pull.retry(False)
+        if self._woken:
+            self._schedule(self._now(), self._try_again)
+
+    def _release(self, pull: WaitingPull) -> bool:
+        """The pull waits no more; whether it did."""
+        own = self._by_connection.get(pull.connection, {})
+        if pull not in own:
+            return False
+        del own[pull]
+        if not own:
+            del self._by_connection[pull.connection]
+        self._count -= 1
+        pull.connection.done()
+        return True
 
     def forget(self, connection: Connection) -> None:
         """Drop the pulls of a connection that is gone."""
-        gone = [pull for pulls in self._by_queue.values() for pull in pulls if pull.connection is connection]
-        for pull in gone:
-            self._remove(pull)
+        for pull in list(self._by_connection.get(connection, ())):
+            if self._waits(pull):
+                self._remove(pull)
+            else:
+                self._release(pull)
 
     def _remove(self, pull: WaitingPull) -> None:
         queue = (pull.topic, pull.queue_id)
         del self._by_queue[queue][pull]
         if not self._by_queue[queue]:
             del self._by_queue[queue]
+        self._release(pull)
 
     def _arm(self) -> None:
         if self._deadlines and self._deadlines[0][0] < self._timer:

@@ -24,8 +24,9 @@ import time
 import zlib
 from collections.abc import Callable
 
+from evenq.broker.limits import Limits
 from evenq.broker.routes import SILENCE_SECONDS, BrokerId, RouteTable
-from evenq.broker.server import Connection, Handler, Limits, Server
+from evenq.broker.server import Connection, Handler, Server
 from evenq.errors import StateError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -45,7 +46,7 @@ _STANDARD_JSON_SINCE = 401
 class NameServer:
     """A name server on one port."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, limits: Limits | None = None) -> None:
         self.routes: RouteTable[Connection] = RouteTable(clock)
         self.address = ""
         self._kv: dict[str, dict[str, str]] = {}

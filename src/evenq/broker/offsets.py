@@ -1,10 +1,19 @@
-"""How far each group is in each queue: the offset that it wants next."""
+"""How far each group is in each queue: the offset that it wants next; and saving that beside everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["GroupOffsets"]
+from evenq.supervision import FailureLog
+
+__all__ = ["GroupOffsets", "OffsetsSaver"]
+
+# Saving takes this part of a thread's time at most: a large table is saved less often.
+_SAVING_SHARE = 0.1
+
+Table = dict[tuple[str, str], dict[int, int]]
 
 
 class GroupOffsets:
@@ -21,21 +30,18 @@ class GroupOffsets:
 
     def __init__(self, table: Mapping[tuple[str, str], Mapping[int, int]] | None = None) -> None:
         self._table = {key: dict(queues) for key, queues in (table or {}).items()}
-        self._version = 0
+        # the keys of the table whose queues changed since :meth:`take_changes` was called
+        self._changed: set[tuple[str, str]] = set()
         # where members are to go on that have not been told yet, and what they read last
         self._resets: dict[tuple[str, str, int], int] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
 
-    @property
-    def version(self) -> int:
-        """Rises with every change: whoever saves the table knows by it whether there is something to save."""
-        return self._version
-
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self._resets and (topic, group, queue_id) in self._resets:
             return
-        self._table.setdefault((topic, group), {})[queue_id] = offset
-        self._version += 1
+        key = topic, group
+        self._table.setdefault(key, {})[queue_id] = offset
+        self._changed.add(key)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Let the group go on at ``offset``, whatever its members commit until one of them asks."""
@@ -60,7 +66,7 @@ class GroupOffsets:
         queues = self._table.get((topic, source))
         if queues is not None:
             self._table[topic, target] = dict(queues)
-            self._version += 1
+            self._changed.add((topic, target))
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         queues = self._table.get((topic, group))
@@ -85,11 +91,74 @@ class GroupOffsets:
         """Forget what has this name at this place of its key."""
         for key in [key for key in self._table if key[place] == name]:
             del self._table[key]
-            self._version += 1
+            self._changed.add(key)
         for table in (self._resets, self._pulled):
             for queue in [queue for queue in table if queue[place] == name]:
                 del table[queue]
 
-    def table(self) -> dict[tuple[str, str], dict[int, int]]:
+    def entries(self) -> Iterable[tuple[tuple[str, str], Mapping[int, int]]]:
+        """Everything, by topic and group, as it is now: for whoever is done with it before anything changes."""
+        return self._table.items()
+
+    def take_changes(self) -> dict[tuple[str, str], dict[int, int] | None]:
+        """What changed since the last call, by topic and group; None for what was forgotten."""
+        changed, self._changed = self._changed, set()
+        return {key: dict(self._table[key]) if key in self._table else None for key in changed}
+
+    def table(self) -> Table:
         """Everything, by topic and group."""
         return {key: dict(queues) for key, queues in self._table.items()}
+
+
+class OffsetsSaver:
+    """Saves the offsets in another thread, from a copy that is kept up with the changes: writing a hundred thousand of
+    them takes longer than anybody should wait."""
+
+    def __init__(
+        self, offsets: GroupOffsets, save: Callable[[Table], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._offsets = offsets
+        self._save = save
+        self._now = now
+        self._copy = offsets.table()
+        offsets.take_changes()
+        # whether the copy has what is not saved
+        self._unsaved = False
+        self._running: asyncio.Task[None] | None = None
+        self._due = float("-inf")
+        self._failures = FailureLog("saving the offsets of groups")
+
+    def tick(self) -> None:
+        """Begin to save what changed; to be called often."""
+        if self._running is None and self._now() >= self._due and self._update():
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    def _update(self) -> bool:
+        """Bring the copy up to date; whether there is something to save."""
+        for key, queues in self._offsets.take_changes().items():
+            self._unsaved = True
+            if queues is None:
+                self._copy.pop(key, None)
+            else:
+                self._copy[key] = queues
+        return self._unsaved
+
+    async def _run(self) -> None:
+        began = self._now()
+        self._unsaved = False
+        try:
+            await asyncio.to_thread(self._save, self._copy)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+            self._unsaved = True
+            self._failures.record(error, "trying again soon")
+        finally:
+            self._due = began + (self._now() - began) / _SAVING_SHARE
+            self._running = None
+
+    async def finish(self) -> None:
+        """Save what is not saved. An error of that is the caller's."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        if self._update():
+            self._save(self._copy)
+            self._unsaved = False

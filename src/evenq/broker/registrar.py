@@ -8,20 +8,31 @@ import zlib
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from evenq.errors import ConnectError, EvenqError, RefusedError
+from evenq.errors import ArgumentError, ConnectError, EvenqError, RefusedError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.frames import FrameParser
 from evenq.supervision import FailureLog
 
-__all__ = ["Registrar"]
+__all__ = ["Registrar", "checked_addresses"]
 
 log = logging.getLogger(__name__)
 
 REGISTER_EVERY = 30.0
 _RETRY_AFTER = 1.0
 _TIMEOUT = 5.0
+
+
+def checked_addresses(namesrv: Sequence[str]) -> Sequence[str]:
+    """Addresses of name servers; an :class:`ArgumentError` for one that is none."""
+    for address in namesrv:
+        host, _, port = address.rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536
+        if not is_port or not bare or ("]" in bare or "[" in bare or " " in bare) or (":" in bare and bare == host):
+            raise ArgumentError("namesrv", address, "give host:port, as in 10.0.0.1:9876 or [::1]:9876")
+    return namesrv
 
 
 class Registrar:
@@ -41,7 +52,7 @@ class Registrar:
         self._topics = topics
         self._clock = clock
         self._next = clock() + REGISTER_EVERY
-        self._namesrv = [_NameServerLink(address, self) for address in namesrv]
+        self._namesrv = [_NameServerLink(address, self) for address in checked_addresses(namesrv)]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -1,8 +1,10 @@
 """The shell that name server and broker share: connections, dispatch by request code, back pressure.
 
 A handler is a plain function from a request and its connection to the answer; None means that the answer comes later
-(or never, for a one-way request). No task is made per request: the requests of one read are handled in a row as one
-:class:`Turn`, which is stored as a whole (the broker writes its log there), then their answers leave in one write.
+(or never, for a one-way request). One that takes long gives a generator, which yields now and then and returns the
+answer: it goes on between other requests, one such piece in each round of the loop. No task is made per request: the
+requests of one read are handled in a row as one :class:`Turn`, which is stored as a whole (the broker writes its log
+there), then their answers leave in one write.
 """
 
 from __future__ import annotations
@@ -11,18 +13,20 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass
-from typing import Protocol
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sized
+from typing import Protocol, cast
 
 from evenq.broker.faults import Fault, Faults
+from evenq.broker.limits import Limits
 from evenq.errors import ConnectError, EvenqError, ProtocolError, RequestTimeout, StateError
 from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import ONEWAY, Command
-from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
+from evenq.protocol.frames import FrameParser
+from evenq.supervision import Supervisor
 
-__all__ = ["Connection", "Handler", "Limits", "Refusal", "Server", "Turn", "cannot_store"]
+__all__ = ["Connection", "Handler", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +42,10 @@ _LAST_ANSWERS = 1.0
 _TOLD_SECONDS = 3.0
 _TOLD = 100
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a server takes: bytes of a frame, connections at a time, bytes held for a peer that does not read, and for
-    all such peers together."""
-
-    frame: int = DEFAULT_LIMIT
-    connections: int = 10_000
-    unread: int = 1024 * 1024
-    held: int = 256 * 1024 * 1024
+# Idle connections are looked for so often, or more often where less time is allowed.
+_LOOK_EVERY_S = 1.0
+# What clients have not read is counted anew at most so often: one that asks for much must not wait for the counting.
+_COUNT_EVERY_S = 0.01
 
 
 class Turn(Protocol):
@@ -92,22 +90,33 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.address = "?"
-        self._parser = FrameParser(server.limits.frame)
+        # answers that its handlers still owe, or that wait for a message
+        self.pending = 0
+        self._parser = FrameParser(server.limits.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        # not read from, because too much of incomplete requests is held for all connections
+        self._held_back = False
         # over the limit: told so, not served
         self._turned_away = False
-        # requests that came while the peer did not read its answers
+        # requests that came while the peer did not read its answers, or that must let others go first
         self._todo: deque[tuple[Command, Handler]] = deque()
         self._asked: dict[int, asyncio.Future[Command]] = {}
+        # when the last complete request came, and the first byte of one that is not complete
+        self._heard = server.now()
+        self._partial_since: float | None = None
+        # how many bytes the peer had not read when it was looked at last
+        self._unsent_before = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
+        # a link-local address ends with the name of an interface, which no record can hold
+        host = host.partition("%")[0]
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.address = f"[{host}]:{port}" if family is socket.AF_INET6 else f"{host}:{port}"
-        transport.set_write_buffer_limits(high=self.server.limits.unread)
+        transport.set_write_buffer_limits(high=self.server.limits.max_unsent_bytes)
         self.server.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -123,13 +132,27 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the peer does not read what is written for it."""
+        return self._paused
+
     def data_received(self, data: bytes) -> None:
+        before = self._parser.buffered
         try:
             commands = self._parser.feed(data)
         except ProtocolError as error:
             log.warning("%s: closing %s, which sent %s", self.server.name, self.address, error)
             self.close()
             return
+        finally:
+            buffered = self._parser.buffered
+            if before != buffered:
+                self.server.buffered(self, buffered - before)
+        if commands:
+            self._heard = self.server.now()
+        if commands or not before:
+            self._partial_since = self.server.now() if buffered else None
         find = self.server.busy if self._turned_away else self.server.find
         self.serve([(command, find(command.code)) for command in commands])
         if self._turned_away and commands:
@@ -141,31 +164,84 @@ class Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_TOLD_SECONDS, self.close)
 
     @property
-    def unread(self) -> int:
+    def unsent(self) -> int:
         """How many bytes are held for the peer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def partial(self) -> int:
+        """How many bytes are there of a request that is not complete."""
+        return self._parser.buffered
+
+    def overdue(self, now: float) -> str | None:
+        """Why the connection is to be closed, if it is."""
+        limits = self.server.limits
+        if not self._paused and self._partial_since is not None:
+            if now - self._partial_since > limits.partial_frame_timeout_s:
+                return f"its request was not complete after {limits.partial_frame_timeout_s:g} s"
+        elif now - self._heard > limits.idle_timeout_s and not self.pending:
+            if self.unsent == self._unsent_before:
+                return f"it sent no request for {limits.idle_timeout_s:g} s"
+            # it reads, if slowly
+            self._heard = now
+        self._unsent_before = self.unsent
+        return None
+
+    def wait(self) -> None:
+        """An answer to the peer comes later; :meth:`done` says that it has come."""
+        self.pending += 1
+
+    def done(self) -> None:
+        self.pending -= 1
+        self._heard = self.server.now()
+
+    def hold_back(self, held_back: bool) -> None:
+        """Read no more from the peer, or read on."""
+        self._held_back = held_back
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        if self._transport is None:
+            return
+        if self._paused or self._todo or self._held_back:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._paused = True
         self.server.slow.add(self)
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
         self._paused = False
         self.server.slow.discard(self)
-        if self._transport is not None:
-            self._transport.resume_reading()
-        todo, self._todo = self._todo, deque()
-        self.serve(todo)
+        if self._partial_since is not None:
+            # the rest could not come
+            self._partial_since = self.server.now()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle what had to wait."""
+        if not self._paused:
+            todo, self._todo = self._todo, deque()
+            self.serve(todo)
+            self._read_or_not()
 
     def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
-        """Handle requests with the handler named for each, and write their answers."""
+        """Handle requests with the handler named for each, and write their answers. After a while the rest of them
+        waits until other connections had their turn."""
+        if self._todo:
+            self._todo.extend(requests)
+            return
         answers: list[_Answer] = []
         size = 0
         turn = self.server.turn
+        now = self.server.now
+        end = now() + self.server.limits.loop_budget_s
+        late = False
         for request, handler in requests:
-            if self._paused:
+            if late or self._paused:
                 self._todo.append((request, handler))
                 continue
             before = len(turn.staged)
@@ -176,7 +252,12 @@ class Connection(asyncio.Protocol):
                 if size > _WRITE_AT:
                     self._write(answers)
                     answers, size = [], 0
+            late = now() > end
         self._write(answers)
+        if self._todo:
+            self._read_or_not()
+            if not self._paused:
+                asyncio.get_running_loop().call_soon(self._go_on)
 
     def _answer(self, request: Command, handler: Handler, savepoint: int) -> Command | None:
         if request.flag & 1:
@@ -207,7 +288,10 @@ class Connection(asyncio.Protocol):
     def send(self, *commands: Command) -> None:
         """Send answers that their handlers left for later, or one-way requests."""
         if self._transport is not None:
-            self._transport.write(b"".join([part for command in commands for part in command.parts()]))
+            data = b"".join([part for command in commands for part in command.parts()])
+            self._transport.write(data)
+            if self._transport.get_write_buffer_size():
+                self.server.left_unsent(self, len(data))
 
     def notify(self, command: Command) -> None:
         """Send a request that wants no answer; a peer that does not read gets none, as they would only pile up."""
@@ -217,7 +301,14 @@ class Connection(asyncio.Protocol):
             self.send(command)
 
     async def ask(self, command: Command, timeout: float) -> Command:
-        """Send a request to the peer and wait for its answer."""
+        """Send a request to the peer and wait for its answer. A peer that does not answer, or does not read, is not
+        asked more and more: that is a :class:`Refusal`."""
+        if self._paused or len(self._asked) >= self.server.limits.max_peer_requests:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"system busy: {self.address} has not answered {len(self._asked)} requests; try again later",
+            )
+        self.server.check_room()
         command.opaque = next(self.server.opaques)
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._asked[command.opaque] = future
@@ -272,7 +363,9 @@ class Connection(asyncio.Protocol):
         return f"Connection({self.address})"
 
 
-Handler = Callable[[Command, Connection], Command | None]
+# The rest of a long answer. It stores nothing.
+Pieces = Generator[None, None, Command]
+Handler = Callable[[Command, Connection], Command | Pieces | None]
 
 # A request, its answer, and whether that holds only if the turn is stored.
 _Answer = tuple[Command, Command, bool]
@@ -294,14 +387,30 @@ class Server:
         turn: Turn | None = None,
         on_close: Callable[[Connection], None] = lambda connection: None,
         limits: Limits | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
+        self.now = now
         self.limits = limits or Limits()
         self.faults = Faults()
         self.turn: Turn = turn or _StoresNothing()
         self.connections: set[Connection] = set()
         # those whose peers do not read what is written for them
         self.slow: set[Connection] = set()
+        # those that had not read everything when something was written for them
+        self._unsent: set[Connection] = set()
+        # no less than what all of them have not read, and when it was counted last
+        self._unsent_bytes = 0
+        self._counted_at = float("-inf")
+        # bytes of requests that are not complete, and the connections that are not read from because of it
+        self.buffered_bytes = 0
+        self._held_back: set[Connection] = set()
+        # answers that are worked on in pieces, and how many of them each connection waits for
+        self._long: deque[tuple[Pieces, Command, Connection]] = deque()
+        self._long_of: Counter[Connection] = Counter()
+        # connections that were closed because they were idle
+        self.timed_out = 0
+        self._housekeeping: asyncio.Task[None] | None = None
         self.opaques = itertools.count(1)
         self._handlers: Mapping[int, Handler] = {}
         self._on_close = on_close
@@ -312,8 +421,11 @@ class Server:
         self._listener: asyncio.Server | None = None
 
     def bind(self, host: str, port: int) -> str:
-        """Take the port (a free one for 0) without listening yet; the address that clients will find it at."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        """Take the port (a free one for 0) without listening yet; the address that clients will find it at.
+
+        A host's name is looked up: messages and their ids hold numbers only.
+        """
+        family, host = self._look_up(host)
         # asyncio lets answers leave at once only on sockets that say that they are TCP's
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -329,15 +441,45 @@ class Server:
         taken = self._socket.getsockname()[1]
         return f"[{host}]:{taken}" if family is socket.AF_INET6 else f"{host}:{taken}"
 
+    def _look_up(self, host: str) -> tuple[socket.AddressFamily, str]:
+        """The address of a host, of the fourth version where it has both."""
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise StateError(
+                f"the {self.name} cannot listen on {host!r}: {error.strerror or error}; give an address or name of "
+                f"this machine"
+            ) from None
+        family, _, _, _, address = min(found, key=lambda entry: entry[0] is not socket.AF_INET)
+        return family, str(address[0])
+
     async def start(self, handlers: Mapping[int, Handler]) -> None:
         """Listen on the port that was taken, and answer by ``handlers``."""
         assert self._socket is not None, "bind first"
         self._handlers = handlers
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Connection(self), sock=self._socket, backlog=1024)
+        self._housekeeping = asyncio.create_task(Supervisor(f"housekeeping of {self.name}").repeat(self._keep_house))
+
+    async def _keep_house(self) -> None:
+        allowed = min(self.limits.idle_timeout_s, self.limits.partial_frame_timeout_s)
+        await asyncio.sleep(min(_LOOK_EVERY_S, allowed / 4))
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close the connections that had nothing to say for too long."""
+        now = self.now()
+        for connection in list(self.connections):
+            reason = connection.overdue(now)
+            if reason is not None:
+                self.timed_out += 1
+                log.info("%s: closing %s: %s (%d so far)", self.name, connection.address, reason, self.timed_out)
+                connection.close()
 
     async def stop(self) -> None:
         """Stop listening and close all connections; a peer that does not take its last answers loses them."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
         if self._listener is not None:
             self._listener.close()
         elif self._socket is not None:
@@ -363,21 +505,96 @@ class Server:
 
     def check_room(self) -> None:
         """Refuse a request for much, while too much is held for peers that do not read what they asked for."""
-        if self.slow and sum(connection.unread for connection in self.slow) > self.limits.held:
+        if self._unsent_bytes <= self.limits.max_unsent_total_bytes:
+            return
+        now = self.now()
+        if now - self._counted_at >= _COUNT_EVERY_S:
+            self._counted_at = now
+            self._unsent = {connection for connection in self._unsent if connection.unsent}
+            self._unsent_bytes = sum(connection.unsent for connection in self._unsent)
+        if self._unsent_bytes > self.limits.max_unsent_total_bytes:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"system busy: more than {self.limits.held} bytes wait for {len(self.slow)} clients to read them; "
-                f"try again later",
+                f"system busy: more than {self.limits.max_unsent_total_bytes} bytes wait for {len(self._unsent)} "
+                f"clients to read them; try again later",
             )
+
+    def left_unsent(self, connection: Connection, written: int) -> None:
+        """A peer did not take at once what was written for it."""
+        self._unsent.add(connection)
+        self._unsent_bytes += written
+
+    def buffered(self, connection: Connection, more: int) -> None:
+        """So many bytes more, or less, are held of a request that is not complete. Over the limit, those who sent the
+        most are not read from until there is room; they are closed if that takes too long."""
+        self.buffered_bytes += more
+        if self.buffered_bytes > self.limits.max_buffered_frame_bytes:
+            largest = max(self.connections - self._held_back, key=lambda each: each.partial, default=None)
+            if largest is not None and largest.partial:
+                self._held_back.add(largest)
+                largest.hold_back(True)
+        elif self._held_back:
+            held_back, self._held_back = self._held_back, set()
+            for each in held_back:
+                each.hold_back(False)
 
     def call(self, handler: Handler, request: Command, connection: Connection, savepoint: int) -> Command | None:
         """The handler's answer; if it fails, the answer that says so, and nothing is stored of what was staged since
         ``savepoint``."""
         try:
-            return handler(request, connection)
+            answer = handler(request, connection)
+            if answer is None or isinstance(answer, Command):
+                return answer
+            return self._begin(answer, request, connection)
         except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
             self.turn.rollback(savepoint)
             return self._failed(error, request, connection)
+
+    def _begin(self, pieces: Pieces, request: Command, connection: Connection) -> Command | None:
+        """The first piece of a long answer, which may be all of it."""
+        limit = self.limits.max_peer_requests
+        if self._long_of[connection] >= limit:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"system busy: {limit} long requests of {connection.address} wait for their answers; try again later",
+            )
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return cast(Command, end.value)
+        self._long_of[connection] += 1
+        connection.wait()
+        self._long.append((pieces, request, connection))
+        if len(self._long) == 1:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        return None
+
+    def _go_on(self) -> None:
+        """The next piece of one long answer."""
+        pieces, request, connection = self._long[0]
+        answer: Command | None = None
+        if connection.is_open:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                answer = end.value
+            except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
+                answer = self._failed(error, request, connection)
+            else:
+                # the others first
+                self._long.rotate(-1)
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+        pieces.close()
+        self._long.popleft()
+        if self._long:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._long_of[connection] -= 1
+        if not self._long_of[connection]:
+            del self._long_of[connection]
+        connection.done()
+        if answer is not None and not request.is_oneway:
+            connection.send(answer)
 
     def _failed(self, error: Exception, request: Command, connection: Connection) -> Command:
         if isinstance(error, Refusal):
@@ -403,19 +620,19 @@ class Server:
     def _refuse_busy(self, request: Command, connection: Connection) -> Command:
         return request.reply(
             ResponseCode.SYSTEM_BUSY,
-            remark=f"system busy: this {self.name} has {self.limits.connections} connections and takes no more",
+            remark=f"system busy: this {self.name} has {self.limits.max_connections} connections and takes no more",
         )
 
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self._idle.clear()
-        over = len(self.connections) - self.limits.connections
+        over = len(self.connections) - self.limits.max_connections
         if over > 0:
             log.warning(
                 "%s: refusing %s, there are %d connections already",
                 self.name,
                 connection.address,
-                self.limits.connections,
+                self.limits.max_connections,
             )
             if over > _TOLD:
                 connection.close()
@@ -425,6 +642,10 @@ class Server:
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.slow.discard(connection)
+        self._unsent.discard(connection)
+        self._held_back.discard(connection)
+        if connection.partial:
+            self.buffered(connection, -connection.partial)
         if not self.connections:
             self._idle.set()
         self._on_close(connection)

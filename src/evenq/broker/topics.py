@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from evenq.broker.limits import Limits
+from evenq.broker.server import Refusal
 from evenq.protocol.bodies import TopicConfig, TopicConfigTable
+from evenq.protocol.codes import ResponseCode
 from evenq.protocol.flags import Perm
 from evenq.protocol.names import DEAD_LETTER, RETRY, may_send, reply_topic
 
@@ -59,11 +62,13 @@ class Topics:
         clock: Callable[[], float],
         saved: TopicConfigTable | None = None,
         auto_create: bool = True,
+        limits: Limits | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._reply_topic = reply_topic(cluster)
         self.auto_create = auto_create
+        self._limits = limits or Limits()
         self._changed = changed
         system = {config.topic_name: config for config in _system_topics(cluster, broker)}
         self.system = frozenset(system)
@@ -109,6 +114,7 @@ class Topics:
         known = self._table.get(topic)
         if known is not None and known.order == order:
             return known
+        queues = max(0, queues)
         return self.put(
             TopicConfig(
                 topic_name=topic,
@@ -121,7 +127,20 @@ class Topics:
         )
 
     def put(self, config: TopicConfig) -> TopicConfig:
-        """Create a topic, or change its settings."""
+        """Create a topic, or change its settings. More topics or queues than the limits allow are refused."""
+        name = config.topic_name
+        most = self._limits.max_queues_per_topic
+        for count in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 <= count <= most:
+                raise Refusal(
+                    ResponseCode.INVALID_PARAMETER, f"topic[{name}] cannot have {count} queues: give 0 to {most}"
+                )
+        if name not in self._table and len(self._table) - len(self.system) >= self._limits.max_topics:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic[{name}] is not created: there are {self._limits.max_topics}, the most that are allowed; "
+                f"delete one",
+            )
         if self._table.get(config.topic_name) != config:
             self._table[config.topic_name] = config
             self._touch()

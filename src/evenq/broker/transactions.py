@@ -87,17 +87,19 @@ class Transactions:
         settle: Callable[[], None],
         ask: Callable[[MessageView], None],
         settings: TransactionSettings,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._intake = intake
         self._topics = topics
         self._offsets = offsets
         self._clock = clock
+        self._monotonic = monotonic or clock
         self._settle = settle
         self._ask = ask
         self._settings = settings
         self._failures = FailureLog("asking about a half message")
-        self._next_check = clock() + settings.check_every
+        self._next_check = self._monotonic() + settings.check_every
         # those that a running check has not come to
         self._to_check: deque[_Half] = deque()
         self.load()
@@ -271,7 +273,7 @@ class Transactions:
 
     def check(self, limit: int = 1000) -> bool:
         """Ask about what is not ended in time, at most ``limit`` messages; whether more may be left."""
-        now = self._clock()
+        now = self._monotonic()
         if now >= self._next_check:
             self._next_check = now + self._settings.check_every
             self._to_check.extend({id(half): half for half in self._open.values()}.values())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
+import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from evenq.broker import BrokerSettings, Cluster
-from evenq.broker.server import Limits
+from evenq.broker.limits import Limits
+from evenq.errors import ArgumentError
 
 __all__ = ["serve"]
 
@@ -21,7 +24,17 @@ _DEFAULT = BrokerSettings()
 def serve(
     brokers: Annotated[int, typer.Option(help="How many brokers: broker-a, broker-b, …", min=1)] = 1,
     data: Annotated[Path, typer.Option(help="Where messages and settings are kept.")] = Path("evenq-data"),
-    host: Annotated[str, typer.Option(help="The address to listen on, which clients are told too.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="The address or name to listen on; clients are told its address.")
+    ] = "127.0.0.1",
+    allow_unauthenticated: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unauthenticated",
+            help="Listen on addresses that other machines can reach. Whoever reaches them may do everything: the "
+            "broker knows no users.",
+        ),
+    ] = False,
     namesrv_port: Annotated[int, typer.Option(help="The name server's port; 0 for a free one.")] = 9876,
     broker_port: Annotated[
         int, typer.Option(help="The first broker's port, the next ones 10 on each; 0 for free ones.")
@@ -39,15 +52,22 @@ def serve(
     ] = _DEFAULT.max_topic,
     max_connections: Annotated[
         int, typer.Option(help="Connections that each server takes.", min=1)
-    ] = _DEFAULT.limits.connections,
+    ] = _DEFAULT.limits.max_connections,
     max_held: Annotated[
         int, typer.Option(help="Bytes that each server holds for clients which do not read them.", min=1)
-    ] = _DEFAULT.limits.held,
+    ] = _DEFAULT.limits.max_unsent_total_bytes,
 ) -> None:
     """Run a name server and brokers that RocketMQ clients can use.
 
     Prints `ready namesrv=HOST:PORT` when clients can connect. Stops cleanly on SIGINT and SIGTERM.
     """
+    if not allow_unauthenticated and not _is_loopback(host):
+        raise ArgumentError(
+            "--host",
+            host,
+            "other machines may reach it, and this broker lets everybody do everything: add --allow-unauthenticated, "
+            "or give 127.0.0.1",
+        )
     _raise_file_limit()
     settings = BrokerSettings(
         flush=flush,
@@ -55,7 +75,7 @@ def serve(
         keep_bytes=keep_bytes,
         max_message=max_message,
         max_topic=max_topic,
-        limits=Limits(connections=max_connections, held=max_held),
+        limits=Limits(max_connections=max_connections, max_unsent_total_bytes=max_held),
     )
     asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, settings))
 
@@ -74,6 +94,15 @@ async def _serve(
     print(f"ready namesrv={cluster.namesrv}", flush=True)
     await stopped.wait()
     await cluster.stop()
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address or name. One that cannot be looked up is refused later."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return True
+    return all(ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in found)
 
 
 def _raise_file_limit() -> None:

@@ -125,10 +125,12 @@ def holdings(runs: Sequence[Run], width: float = 860) -> Picture:
 def _letters(runs: Sequence[Run]) -> dict[str, str]:
     """Everybody who is ever there gets a letter, in the order in which they come."""
     everybody = [*runs[0].start, *(member for step in runs[0].steps for member in step.joined)]
-    return {
-        member: (LETTERS[number // 26 - 1] if number >= 26 else "") + LETTERS[number % 26]
-        for number, member in enumerate(dict.fromkeys(everybody))
-    }
+    return {member: _letter(number) for number, member in enumerate(dict.fromkeys(everybody))}
+
+
+def _letter(number: int) -> str:
+    """A, …, Z, AA, …, ZZ, AAA and so on."""
+    return (_letter(number // 26 - 1) if number >= 26 else "") + LETTERS[number % 26]
 
 
 def _block(run: Run, queues: Sequence[MessageQueue], letters: Mapping[str, str], width: float) -> Picture:

@@ -61,13 +61,14 @@ def cluster(
     data: Path | str | None = None,
     settings: BrokerSettings | None = None,
     clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] | None = None,
     namesrv_port: int = 0,
     broker_port: int = 0,
 ) -> Iterator[EmbeddedCluster]:
     """A name server and ``brokers`` brokers on free ports, in a thread, until the block ends.
 
     Without ``data`` everything is in a temporary directory that is removed. ``clock`` may be that of a
-    :class:`~evenq.testing.Clock`.
+    :class:`~evenq.testing.Clock`; it then also measures how long things take, unless ``monotonic`` does.
 
     ::
 
@@ -83,6 +84,7 @@ def cluster(
             broker_port=broker_port,
             settings=settings,
             clock=clock,
+            monotonic=monotonic,
         )
         run(made.start(), loop).result()
         try:

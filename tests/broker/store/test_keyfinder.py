@@ -116,3 +116,17 @@ def test_a_process_that_is_killed_is_missed_by_nobody(
         assert same(finder.find(wanted), found_at(wanted))
     assert "the index is made without a process of its own" in caplog.text
     assert not finder.is_running
+
+
+def test_the_process_runs_nothing_of_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finder: KeyFinder, wanted: Wanted
+) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (planted / "numpy.py").write_text("from pathlib import Path; Path('ran').touch(); raise SystemExit(1)")
+    monkeypatch.chdir(planted)
+
+    finder.find(wanted)
+
+    assert finder.is_running
+    assert not (planted / "ran").exists()

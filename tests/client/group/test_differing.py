@@ -146,3 +146,33 @@ def test_members_that_only_a_slave_knows_are_asked_too() -> None:
 @pytest.mark.parametrize("listed", [{}, {"slave": "y"}, {"slave": ""}, {"master": "xy", "slave": None}], ids=str)
 def test_who_is_there_is_unknown_unless_all_brokers_list_us(listed: dict[str, str | None]) -> None:
     assert Replicas(**listed).tell({}) is None
+
+
+def test_a_large_group_is_asked_a_few_at_a_time() -> None:
+    """A broker refuses a client that waits for more than 64 answers of others."""
+    waiting, most = 0, 0
+
+    class Remote:
+        async def connected(self, address: str, group: str) -> GroupConnections:
+            members = [Connection(client_id=f"m{number}", client_addr="c:1") for number in range(300)]
+            return GroupConnections(connection_set=[*members, Connection(client_id="me", client_addr="c:1")])
+
+        async def ask(self, address: str, code: int, header: RunningInfoRequest) -> Command:
+            nonlocal waiting, most
+            waiting += 1
+            most = max(most, waiting)
+            await asyncio.sleep(0)
+            waiting -= 1
+            return Command(0, body=RunningInfo(properties={"id": header.client_id}).encode())
+
+    async def scenario() -> None:
+        routes = SimpleNamespace(masters=lambda: {"a": "a:1"}, all_addresses=lambda: ["a:1"])
+        session = cast(Session, SimpleNamespace(client_id="me", remote=Remote(), routes=routes))
+        told = await ask_members(session, "g")
+        assert told is not None
+        assert {member: info and info.properties["id"] for member, info in told.items()} == {
+            f"m{number}": f"m{number}" for number in range(300)
+        }
+        assert most == 32
+
+    asyncio.run(scenario())

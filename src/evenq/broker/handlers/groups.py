@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.filtering import filter_of, is_sql
+from evenq.broker.filtering import is_sql
 from evenq.broker.groups import Member
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.topics import retry_topic
@@ -87,7 +87,7 @@ class Membership:
     def _check_config(self, request: Command, connection: Connection) -> Command:
         wanted = bodies.ClientCheck.decode(request.body).subscription_data if request.body else None
         if wanted is not None and is_sql(wanted.expression_type):
-            filter_of(wanted.sub_string)
+            self._broker.sql_filters.get(wanted.sub_string)
         return request.reply()
 
     def _members(self, request: Command, connection: Connection) -> Command:

@@ -50,6 +50,7 @@ class Messages:
         }
 
     def _view(self, request: Command, connection: Connection) -> Command:
+        self._broker.server.check_room()
         offset = headers.ViewMessage.from_ext(request.ext).offset
         record = self._broker.store.record_at(offset)
         if record is None:
@@ -62,19 +63,25 @@ class Messages:
         self._later.answer(request, connection, self._found(request, header))
 
     async def _found(self, request: Command, header: headers.QueryMessage) -> Command:
-        index = await self._broker.indexer.current()
         most = _MOST_UNIQUE if header.unique_key else min(header.max_num, _MOST)
         places: list[int] = []
         size = 0
-        for offset in index.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp):
+
+        def take(offset: int) -> bool:
+            """Look at a message; whether more are wanted."""
+            nonlocal size
             message = self._broker.store.message_at(offset)
             if message is None or offset in places or not _is_meant(message, header):
-                continue
+                return True
             size += message.store_size
             if len(places) == most or (places and size > _MOST_BYTES):
-                break
+                return False
             places.append(offset)
-        last_offset, last_time = index.last
+            return True
+
+        last_offset, last_time = await self._broker.indexer.search(
+            header.topic, header.key, header.begin_timestamp, header.end_timestamp, take
+        )
         ext = headers.QueryMessageResponse(
             index_last_update_timestamp=last_time, index_last_update_phyoffset=last_offset
         ).to_ext()
@@ -85,13 +92,17 @@ class Messages:
         return request.reply(ext=ext, body=b"".join(records))
 
     def _consume_queue(self, request: Command, connection: Connection) -> Command:
+        self._broker.server.check_room()
         header = headers.QueryConsumeQueue.from_ext(request.ext)
         first, end = self._broker.store.bounds(header.topic, header.queue_id)
         if not end:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         entries = []
-        if first <= header.index < end and header.count > 0:
-            units = self._broker.store.queue(header.topic, header.queue_id).units(header.index, header.count)
+        most = self._broker.settings.limits.max_admin_rows
+        count = min(header.count, end - header.index)
+        cut = f"only the first {most} of {count}: this broker gives no more at a time" if count > most else None
+        if first <= header.index < end and count > 0:
+            units = self._broker.store.queue(header.topic, header.queue_id).units(header.index, min(count, most))
             for place, size, code in UNIT.iter_unpack(units):
                 entries.append(bodies.ConsumeQueueEntry(physic_offset=place, physic_size=size, tags_code=code))
         group = self._broker.groups.get(header.consumer_group or "")
@@ -99,7 +110,7 @@ class Messages:
         body = bodies.ConsumeQueueBody(
             subscription_data=wanted, queue_data=entries, max_queue_index=end, min_queue_index=first
         )
-        return request.reply(body=body.encode())
+        return request.reply(body=body.encode(), remark=cut)
 
 
 def _is_meant(message: MessageView, header: headers.QueryMessage) -> bool:

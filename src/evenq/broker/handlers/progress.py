@@ -15,11 +15,12 @@ Not implemented
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from evenq.broker.rates import MINUTE
-from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.server import Connection, Handler, Pieces, Refusal
 from evenq.broker.traffic import GROUP_GET, TOPIC_PUT
 from evenq.model import MessageQueue
 from evenq.protocol import bodies, headers
@@ -33,6 +34,33 @@ __all__ = ["Progress"]
 
 # What Java says of a queue that no group may be taken back in.
 _NEVER = 2**63 - 1
+
+# After so many rows other requests have their turn.
+_PIECE = 128
+
+T = TypeVar("T")
+
+
+class _Rows:
+    """Counts the rows of an answer, all lists of it together. ``cut`` is the remark that some were left out."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._count = 0
+        self.cut: str | None = None
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether so many were given that others should have their turn."""
+        return self._count % _PIECE == 0
+
+    def of(self, items: Iterable[T]) -> Iterator[T]:
+        for item in items:
+            if self._count >= self._limit:
+                self.cut = f"only the first {self._limit} rows: this broker gives no more at a time"
+                return
+            self._count += 1
+            yield item
 
 
 class Progress:
@@ -54,18 +82,23 @@ class Progress:
             RequestCode.GET_ALL_CONSUMER_OFFSET: self._all_offsets,
         }
 
-    def _topic(self, request: Command, connection: Connection) -> Command:
+    def _topic(self, request: Command, connection: Connection) -> Pieces:
+        self._broker.server.check_room()
         name = headers.TopicRequest.from_ext(request.ext).topic
         topic = self._config(name)
-        table = {}
-        for queue in self._queues(name, max(topic.write_queue_nums, topic.read_queue_nums)):
+        table: dict[MessageQueue, bodies.OffsetRange] = {}
+        rows = self._rows()
+        for queue in rows.of(self._queues(name, max(topic.write_queue_nums, topic.read_queue_nums))):
+            if rows.is_piece:
+                yield
             first, end = self._broker.store.bounds(name, queue.queue_id)
             last_time = self._broker.store.time_of(name, queue.queue_id, end - 1) or 0
             table[queue] = bodies.OffsetRange(min_offset=first, max_offset=end, last_update_timestamp=last_time)
         rate = self._broker.rates.over(MINUTE, (TOPIC_PUT, name)).tps
-        return request.reply(body=bodies.TopicStats(offset_table=table, topic_put_tps=rate).encode())
+        return request.reply(body=bodies.TopicStats(offset_table=table, topic_put_tps=rate).encode(), remark=rows.cut)
 
-    def _group(self, request: Command, connection: Connection) -> Command:
+    def _group(self, request: Command, connection: Connection) -> Pieces:
+        self._broker.server.check_room()
         header = headers.ConsumeStatsRequest.from_ext(request.ext)
         group = header.consumer_group
         if header.topic_list:
@@ -74,24 +107,43 @@ class Progress:
             topics = self._subscribed(group, [header.topic] if header.topic else self._broker.offsets.topics(group))
         table: dict[MessageQueue, bodies.OffsetPair] = {}
         rate = 0.0
-        for topic in topics:
+        rows = self._rows()
+        for topic in rows.of(topics):
+            if rows.is_piece:
+                yield
             config = self._broker.topics.get(topic)
             if config is not None:
-                table |= self._pairs(group, topic, config.read_queue_nums)
+                for queue in rows.of(self._queues(topic, config.read_queue_nums)):
+                    if rows.is_piece:
+                        yield
+                    table[queue] = self._pair(group, queue)
                 rate += self._rate(group, topic)
-        return request.reply(body=bodies.ConsumeStats(offset_table=table, consume_tps=rate).encode())
+        body = bodies.ConsumeStats(offset_table=table, consume_tps=rate)
+        return request.reply(body=body.encode(), remark=rows.cut)
 
-    def _all_groups(self, request: Command, connection: Connection) -> Command:
+    def _all_groups(self, request: Command, connection: Connection) -> Pieces:
+        self._broker.server.check_room()
         ordered_only = headers.BrokerConsumeStats.from_ext(request.ext).is_order
         found: list[dict[str, list[bodies.ConsumeStats]]] = []
         all_pairs: list[bodies.OffsetPair] = []
-        for settings in self._broker.group_configs:
-            group = settings.group_name
+        rows = self._rows()
+        # both may change between the pieces
+        topics: dict[str, list[str]] = {}
+        for (topic, group), _ in self._broker.offsets.entries():
+            topics.setdefault(group, []).append(topic)
+        groups = [settings.group_name for settings in self._broker.group_configs]
+        for group in rows.of(groups):
+            if rows.is_piece:
+                yield
             stats = []
-            for topic in self._subscribed(group, self._broker.offsets.topics(group)):
+            for topic in self._subscribed(group, topics.get(group, [])):
                 config = self._broker.topics.get(topic)
                 if config is not None and (config.order or not ordered_only):
-                    pairs = self._pairs(group, topic, config.write_queue_nums)
+                    pairs: dict[MessageQueue, bodies.OffsetPair] = {}
+                    for queue in rows.of(self._queues(topic, config.write_queue_nums)):
+                        if rows.is_piece:
+                            yield
+                        pairs[queue] = self._pair(group, queue)
                     stats.append(bodies.ConsumeStats(offset_table=pairs, consume_tps=self._rate(group, topic)))
             found.append({group: stats})
             all_pairs += [pair for each in stats for pair in each.offset_table.values()]
@@ -101,13 +153,19 @@ class Progress:
             total_diff=sum(pair.broker_offset - pair.consumer_offset for pair in all_pairs),
             total_inflight_diff=sum(pair.pull_offset - pair.consumer_offset for pair in all_pairs),
         )
-        return request.reply(body=body.encode())
+        return request.reply(body=body.encode(), remark=rows.cut)
 
-    def _time_spans(self, request: Command, connection: Connection) -> Command:
+    def _time_spans(self, request: Command, connection: Connection) -> Pieces:
+        self._broker.server.check_room()
         header = headers.QueryTimeSpan.from_ext(request.ext)
         queues = self._queues(header.topic, self._config(header.topic).write_queue_nums)
-        spans = [self._time_span(header.group, queue) for queue in queues]
-        return request.reply(body=bodies.TimeSpans(consume_time_span_set=spans).encode())
+        rows = self._rows()
+        spans = []
+        for queue in rows.of(queues):
+            if rows.is_piece:
+                yield
+            spans.append(self._time_span(header.group, queue))
+        return request.reply(body=bodies.TimeSpans(consume_time_span_set=spans).encode(), remark=rows.cut)
 
     def _time_span(self, group: str, queue: MessageQueue) -> bodies.QueueTimeSpan:
         store = self._broker.store
@@ -144,13 +202,18 @@ class Progress:
         body = bodies.TopicSubscriptionBody(group=header.group, topic=header.topic or "", subscription_data=known)
         return request.reply(body=body.encode())
 
-    def _corrections(self, request: Command, connection: Connection) -> Command:
+    def _corrections(self, request: Command, connection: Connection) -> Pieces:
         header = headers.CorrectionOffset.from_ext(request.ext)
         offsets = self._broker.offsets
         left_out = set((header.filter_groups or "").split(","))
         least: dict[int, int] = {}
-        for group in offsets.groups(header.topic):
-            for queue_id, offset in offsets.queues(group, header.topic).items():
+        rows = _Rows(math.inf)
+        for group in rows.of(offsets.groups(header.topic)):
+            if rows.is_piece:
+                yield
+            for queue_id, offset in rows.of(offsets.queues(group, header.topic).items()):
+                if rows.is_piece:
+                    yield
                 if group not in left_out and offset >= self._broker.store.bounds(header.topic, queue_id)[0]:
                     least[queue_id] = min(offset, least.get(queue_id, offset))
         for queue_id, offset in offsets.queues(header.compare_group, header.topic).items():
@@ -159,8 +222,14 @@ class Progress:
         return request.reply(body=bodies.CorrectionOffsets(correction_offsets=least).encode())
 
     def _all_offsets(self, request: Command, connection: Connection) -> Command:
-        flat = {f"{topic}@{group}": queues for (topic, group), queues in self._broker.offsets.table().items()}
-        return request.reply(body=bodies.OffsetTable(offset_table=flat).encode(standard=True))
+        self._broker.server.check_room()
+        rows = self._rows()
+        flat: dict[str, dict[int, int]] = {}
+        for (topic, group), queues in self._broker.offsets.entries():
+            flat[f"{topic}@{group}"] = dict(rows.of(queues.items()))
+            if rows.cut:
+                break
+        return request.reply(body=bodies.OffsetTable(offset_table=flat).encode(standard=True), remark=rows.cut)
 
     # -- what several of them need
 
@@ -170,8 +239,11 @@ class Progress:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
 
-    def _queues(self, topic: str, count: int) -> list[MessageQueue]:
-        return [MessageQueue(topic, self._broker.settings.name, number) for number in range(count)]
+    def _rows(self) -> _Rows:
+        return _Rows(self._broker.settings.limits.max_admin_rows)
+
+    def _queues(self, topic: str, count: int) -> Iterator[MessageQueue]:
+        return (MessageQueue(topic, self._broker.settings.name, number) for number in range(count))
 
     def _subscribed(self, group: str, topics: list[str]) -> list[str]:
         """Those of the topics that a group with members subscribes to; all where it has none."""
@@ -180,18 +252,16 @@ class Progress:
             return topics
         return [topic for topic in topics if topic in online.subscriptions]
 
-    def _pairs(self, group: str, topic: str, count: int) -> dict[MessageQueue, bodies.OffsetPair]:
+    def _pair(self, group: str, queue: MessageQueue) -> bodies.OffsetPair:
         offsets, store = self._broker.offsets, self._broker.store
-        pairs = {}
-        for queue in self._queues(topic, count):
-            reached = offsets.get(group, topic, queue.queue_id) or 0
-            pairs[queue] = bodies.OffsetPair(
-                broker_offset=store.bounds(topic, queue.queue_id)[1],
-                consumer_offset=reached,
-                pull_offset=offsets.in_hand(group, topic, queue.queue_id),
-                last_timestamp=store.time_of(topic, queue.queue_id, reached - 1) or 0,
-            )
-        return pairs
+        topic, number = queue.topic, queue.queue_id
+        reached = offsets.get(group, topic, number) or 0
+        return bodies.OffsetPair(
+            broker_offset=store.bounds(topic, number)[1],
+            consumer_offset=reached,
+            pull_offset=offsets.in_hand(group, topic, number),
+            last_timestamp=store.time_of(topic, number, reached - 1) or 0,
+        )
 
     def _rate(self, group: str, topic: str) -> float:
         return self._broker.rates.over(MINUTE, (GROUP_GET, f"{topic}@{group}")).tps

@@ -19,7 +19,9 @@ from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from evenq.broker.filtering import filter_of, is_sql, read_matching
+import msgspec
+
+from evenq.broker.filtering import is_sql, read_matching
 from evenq.broker.handlers.pullanswers import found_answer, pull_answer
 from evenq.broker.longpoll import WaitingPull
 from evenq.broker.server import Connection, Handler, Refusal
@@ -93,8 +95,8 @@ class Pulling:
         # at least one message, as with the Java broker: the Go client asks for 0, and one that reads on would spin
         limit = max(_LEAST_BYTES, min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER))
         place = header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), limit
-        if callable(wanted):
-            found = read_matching(self._broker.store, *place, wanted)
+        if isinstance(wanted, Filter):
+            found = read_matching(self._broker.store, *place, wanted, self._broker.settings.limits.max_sql_visits)
         else:
             found = self._broker.store.read(*place, wanted)
         if found.count:
@@ -107,7 +109,7 @@ class Pulling:
         waits = code == ResponseCode.PULL_NOT_FOUND or (
             deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
         )
-        if waits and header.sys_flag & _SUSPEND and not last:
+        if waits and header.sys_flag & _SUSPEND and not last and self._broker.waiting_pulls.has_room(connection):
             self._park(request, connection, header, found, deadline)
             return None
         offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
@@ -116,10 +118,19 @@ class Pulling:
     def _park(
         self, request: Command, connection: Connection, header: headers.PullRequest, found: Read, deadline: float | None
     ) -> None:
-        # Where a filter let nothing through, the next try goes on behind what it has seen.
-        request.ext["queueOffset"] = str(found.next_offset)
         if deadline is None:
-            deadline = self._broker.loop_time() + header.suspend_timeout_millis / 1000
+            limits = self._broker.settings.limits
+            deadline = self._broker.loop_time() + min(header.suspend_timeout_millis / 1000, limits.max_suspend_s)
+        # Many pulls wait: each keeps only what its next try needs. Where a filter let nothing through, that goes on
+        # behind what it has seen.
+        needed = msgspec.structs.replace(
+            header,
+            queue_offset=found.next_offset,
+            subscription=header.subscription if header.sys_flag & _SUBSCRIPTION else None,
+            request_source=None,
+            proxy_forward_client_id=None,
+        )
+        request.ext, request.body, request.remark = needed.to_ext(), b"", None
 
         def retry(late: bool) -> None:
             connection.serve([(request, partial(self._pull, deadline=deadline, last=late))])
@@ -151,7 +162,8 @@ class Pulling:
         """What the group wants: the hashes of tags, a filter on properties, or None for everything."""
         if header.sys_flag & _SUBSCRIPTION:
             if is_sql(header.expression_type):
-                return filter_of(header.subscription or "")
+                return self._broker.sql_filters.get(header.subscription or "")
+            self._broker.sql_filters.check(header.subscription or "")
             try:
                 return _codes_of(header.subscription)
             except ArgumentError as error:
@@ -171,4 +183,6 @@ class Pulling:
             )
         if wanted.sub_version < header.sub_version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return filter_of(wanted.sub_string) if is_sql(wanted.expression_type) else wanted.code_set or None
+        if is_sql(wanted.expression_type):
+            return self._broker.sql_filters.get(wanted.sub_string)
+        return wanted.code_set or None

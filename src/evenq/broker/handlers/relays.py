@@ -89,6 +89,8 @@ class Relays:
         except RequestTimeout as error:
             remark = f"consumer <{group}> <{member.client_id}> Timeout: {error}"
             return request.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark)
+        except Refusal:
+            raise
         except EvenqError as error:
             remark = f"invoke consumer <{group}> <{member.client_id}> Exception: {error}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

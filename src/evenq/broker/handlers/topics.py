@@ -16,7 +16,8 @@ Not implemented
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
 __all__ = ["TopicAdministration"]
+
+T = TypeVar("T")
 
 
 class TopicAdministration:
@@ -101,7 +104,18 @@ class TopicAdministration:
         return request.reply()
 
     def _all_topics(self, request: Command, connection: Connection) -> Command:
-        return request.reply(body=self._broker.topics.table().encode())
+        self._broker.server.check_room()
+        table = self._broker.topics.table()
+        configs, cut = self._first(table.topic_config_table)
+        return request.reply(body=msgspec.structs.replace(table, topic_config_table=configs).encode(), remark=cut)
+
+    def _first(self, table: dict[str, T]) -> tuple[dict[str, T], str | None]:
+        """As much of a table as one answer may hold, and the remark that it was cut if it was."""
+        limit = self._broker.settings.limits.max_admin_rows
+        if len(table) <= limit:
+            return table, None
+        remark = f"only the first {limit} of {len(table)}: this broker gives no more at a time"
+        return dict(islice(table.items(), limit)), remark
 
     def _topic(self, request: Command, connection: Connection) -> Command:
         topic = request.ext.get("topic", "")
@@ -136,7 +150,10 @@ class TopicAdministration:
         return request.reply()
 
     def _all_groups(self, request: Command, connection: Connection) -> Command:
-        return request.reply(body=self._broker.group_configs.table().encode())
+        self._broker.server.check_room()
+        table = self._broker.group_configs.table()
+        configs, cut = self._first(table.subscription_group_table)
+        return request.reply(body=msgspec.structs.replace(table, subscription_group_table=configs).encode(), remark=cut)
 
     def _group(self, request: Command, connection: Connection) -> Command:
         name = headers.GroupConfigRequest.from_ext(request.ext).group

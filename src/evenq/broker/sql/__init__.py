@@ -19,18 +19,59 @@ to it: here that is an error. And Java refuses the number ``0.0``, which is take
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
 
 from evenq.broker.sql.evaluator import compile_tree
 from evenq.broker.sql.parser import parse
+from evenq.broker.sql.tree import size
 
-__all__ = ["Filter", "sql_filter"]
+__all__ = ["Filter", "Filters", "sql_filter"]
 
-Filter = Callable[[Mapping[str, str]], bool]
+# What a compiled filter takes for each unit of its size and each character of its text, about.
+_BYTES_PER_UNIT = 256
 
 
-@lru_cache(1024)
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A compiled expression. ``size`` is how much work it is for one message at most."""
+
+    matches: Callable[[Mapping[str, str]], bool]
+    size: int
+
+    def __call__(self, properties: Mapping[str, str]) -> bool:
+        return self.matches(properties)
+
+
 def sql_filter(expression: str) -> Filter:
-    """The filter of an expression, made once for each. What cannot be read is an ArgumentError that says where."""
-    return compile_tree(parse(expression))
+    """The filter of an expression. What cannot be read is an ArgumentError that says where."""
+    tree = parse(expression)
+    return Filter(compile_tree(tree), size(tree))
+
+
+class Filters:
+    """The filters that were used last, up to about ``max_bytes`` of them."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[str, tuple[Filter, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, expression: str) -> Filter:
+        """The filter of an expression, made once as long as it is kept."""
+        known = self._kept.get(expression)
+        if known is not None:
+            self._kept.move_to_end(expression)
+            return known[0]
+        made = sql_filter(expression)
+        cost = _BYTES_PER_UNIT * made.size + 4 * len(expression)
+        self._kept[expression] = made, cost
+        self._bytes += cost
+        while self._bytes > self._max_bytes:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed
+        return made

@@ -24,6 +24,7 @@ __all__ = [
     "Part",
     "Property",
     "is_boolean",
+    "size",
 ]
 
 
@@ -128,3 +129,22 @@ def is_boolean(node: Node) -> bool:
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, bool)
     return not isinstance(node, Property | Negate)
+
+
+def size(node: Node) -> int:
+    """How much work a node is for a message at most, with all below it: 1 for each, 2 for one that compares.
+
+    >>> size(Or((Equal(Property("a"), Constant(1)), IsTrue(Property("b")))))
+    7
+    """
+    match node:
+        case Constant() | Property():
+            return 1
+        case Negate(of) | IsTrue(of) | Not(of):
+            return 1 + size(of)
+        case Holds(of) | In(of):
+            return 2 + size(of)
+        case And(nodes) | Or(nodes):
+            return 1 + sum(map(size, nodes))
+        case Compare(left, _, right) | Equal(left, right):
+            return 2 + size(left) + size(right)

@@ -74,7 +74,7 @@ def found_at(wanted: Wanted) -> Found:
 class KeyFinder:
     """The process, as long as there is work for it. Where there can be none, the work is done here."""
 
-    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", __name__)) -> None:
+    def __init__(self, command: tuple[str, ...] = (sys.executable, "-P", "-m", __name__)) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._used = 0.0

@@ -55,7 +55,8 @@ class Crowd:
 
     def join(self, name: str) -> None:
         notes = self._folder / f"{name}.txt"
-        command = [sys.executable, "-m", "evenq.cli.demo.member", *self._arguments, name, self._strategy, str(notes)]
+        command = [sys.executable, "-P", "-m", "evenq.cli.demo.member", *self._arguments]
+        command += [name, self._strategy, str(notes)]
         with (self._folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, env=_environment()

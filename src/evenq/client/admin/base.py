@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Collection, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -12,6 +11,7 @@ import msgspec
 
 from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
+from evenq.client.net.remote import a_few_at_a_time
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.settings import Timeouts
@@ -41,15 +41,11 @@ def is_system_group(group: str) -> bool:
 
 
 async def together(*work: Awaitable[T]) -> list[T]:
-    """Do it all at once and wait for every end; then the first failure, if there was one, is raised.
+    """Do it side by side and wait for every end; then the first failure, if there was one, is raised.
 
     Nothing is left running: what half of the brokers did is done when the error of the others is seen.
     """
-    outcomes = await asyncio.gather(*work, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    return await a_few_at_a_time(work)
 
 
 def moment(milliseconds: int) -> datetime | None:

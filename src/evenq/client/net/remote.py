@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
 
 from evenq.client.net.connections import Connections
 from evenq.errors import NoPermission, RefusedError, TopicNotFound
@@ -35,7 +36,12 @@ from evenq.protocol.headers import (
     UpdateOffset,
 )
 
-__all__ = ["Remote", "by_broker", "checked", "refusal"]
+__all__ = ["Remote", "a_few_at_a_time", "by_broker", "checked", "refusal"]
+
+# Brokers answer so many questions of one connection that they pass on to other clients, and refuse more: 64 by default.
+AT_A_TIME = 32
+
+T = TypeVar("T")
 
 _REFUSALS: dict[int, type[RefusedError]] = {
     ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
@@ -212,3 +218,19 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     for queue in queues:
         found.setdefault(queue.broker, []).append(queue)
     return found
+
+
+async def a_few_at_a_time(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Do all of it, but not all at once, as a broker may not take so many requests. Waits for every end; then the first
+    failure, if there was one, is raised."""
+    room = asyncio.Semaphore(AT_A_TIME)
+
+    async def one(each: Awaitable[T]) -> T:
+        async with room:
+            return await each
+
+    outcomes = await asyncio.gather(*map(one, work), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
