@@ -4,19 +4,22 @@
 answers. The brokers take turns, so that what else the machine does hits both: rates are the median of all rounds, and
 ratios the median of the ratios within a round. The processor's time that a message costs each broker stands beside it.
 
+``python -m bench.broker against CHECKOUT [rounds]`` does the same next to the embedded broker of another checkout.
+
 ``python -m bench.broker growth [millions, default 5]`` fills the embedded broker: what messages cost it then, next to
 one that holds a million, its memory, and how long it takes to be ready again after a kill.
 
-Both exit with 1 where a goal is missed.
+Each exits with 1 where a goal is missed.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +54,8 @@ GOALS = {
     "pulls of 32, mixed": 1.0,
     "pulls of 4096": 1.0,
 }
+# our rate over that of another checkout, at least
+NO_WORSE = 0.95
 # what growth may lead to
 MOST_MEMORY = 300
 MOST_RESTART = 2.0
@@ -68,14 +73,17 @@ class Figure:
 
 
 class Served:
-    """``evenq serve`` as a process."""
+    """``evenq serve`` as a process, of this checkout or of another one."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, checkout: Path | None = None) -> None:
         start = "from evenq.cli import main; main()"
         ports = ["--namesrv-port", "0", "--broker-port", "0"]
         began = time.perf_counter()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", start, "serve", "--data", str(data), *ports], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", start, "serve", "--data", str(data), *ports],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=None if checkout is None else os.environ | {"PYTHONPATH": str(checkout / "src")},
         )
         assert self._process.stdout is not None
         self.namesrv = self._process.stdout.readline().strip().partition("=")[2]
@@ -88,9 +96,9 @@ class Served:
 
 
 @contextmanager
-def embedded() -> Iterator[Served]:
+def embedded(checkout: Path | None = None) -> Iterator[Served]:
     with tempfile.TemporaryDirectory(prefix="evenq-bench-", ignore_cleanup_errors=True) as data:
-        served = Served(Path(data))
+        served = Served(Path(data), checkout)
         try:
             yield served
         finally:
@@ -132,40 +140,65 @@ def pull(target: Target, topic: str, messages: int, most: int, given: int) -> Fi
 
 
 def compare(rounds: int, console: Console) -> bool:
-    """Let both brokers do the same, one after the other, again and again."""
+    """Next to the Java broker."""
     with embedded() as served, RealCluster(brokers=1, quick=False) as real:
         for namesrv in (served.namesrv, real.namesrv):
-            for topic in (SINGLES, BATCHES):
-                create_topic(namesrv, topic, QUEUES)
-        ours, java = served.target, Target(real.brokers["broker-a"], real.pids[-1])
-        runs: dict[str, Callable[[Target], Figure]] = {
-            "single sends": lambda target: send_singles(target, COUNT),
-            "batches of 100": lambda target: send_batches(target, 15 * COUNT),
-            # messages of 60 to 140 bytes
-            "batches of 100, uneven": lambda target: send_batches(target, 15 * COUNT, 40),
-            "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
-            "pulls of 32, mixed": lambda target: pull(target, SINGLES, 5 * COUNT, 32, 32),
-            # Java's broker gives 32 whatever it is asked for
-            "pulls of 4096": lambda target: pull(target, BATCHES, 5 * COUNT, 4096, 4096 if target is ours else 32),
-        }
-        for target in (ours, java):
-            send_singles(target, 5 * COUNT)
-        found: dict[str, list[tuple[Figure, Figure]]] = {name: [] for name in runs}
-        for number in range(WARM_UP + rounds):
-            for name, run in runs.items():
-                pair = run(ours), run(java)
-                if number >= WARM_UP:
-                    found[name].append(pair)
+            create_topics(namesrv)
+        # Java's broker gives 32 whatever it is asked for
+        pairs = take_turns(served.target, Target(real.brokers["broker-a"], real.pids[-1]), rounds, other_gives=32)
+    return show(pairs, "Java", GOALS, rounds, console)
+
+
+def compare_with(checkout: Path, rounds: int, console: Console) -> bool:
+    """Next to the embedded broker of another checkout."""
+    with embedded() as served, embedded(checkout) as other:
+        for each in (served, other):
+            create_topics(each.namesrv)
+        pairs = take_turns(served.target, other.target, rounds, other_gives=4096)
+    return show(pairs, "other", dict.fromkeys(GOALS, NO_WORSE), rounds, console)
+
+
+def create_topics(namesrv: str) -> None:
+    for topic in (SINGLES, BATCHES):
+        create_topic(namesrv, topic, QUEUES)
+
+
+Pairs = dict[str, list[tuple[Figure, Figure]]]
+
+
+def take_turns(ours: Target, other: Target, rounds: int, *, other_gives: int) -> Pairs:
+    """Let both brokers do the same, one after the other, again and again."""
+    runs: dict[str, Callable[[Target], Figure]] = {
+        "single sends": lambda target: send_singles(target, COUNT),
+        "batches of 100": lambda target: send_batches(target, 15 * COUNT),
+        # messages of 60 to 140 bytes
+        "batches of 100, uneven": lambda target: send_batches(target, 15 * COUNT, 40),
+        "pulls of 32": lambda target: pull(target, BATCHES, 5 * COUNT, 32, 32),
+        "pulls of 32, mixed": lambda target: pull(target, SINGLES, 5 * COUNT, 32, 32),
+        "pulls of 4096": lambda target: pull(target, BATCHES, 5 * COUNT, 4096, 4096 if target is ours else other_gives),
+    }
+    for target in (ours, other):
+        send_singles(target, 5 * COUNT)
+    found: Pairs = {name: [] for name in runs}
+    for number in range(WARM_UP + rounds):
+        for name, run in runs.items():
+            pair = run(ours), run(other)
+            if number >= WARM_UP:
+                found[name].append(pair)
+    return found
+
+
+def show(found: Pairs, other: str, goals: Mapping[str, float], rounds: int, console: Console) -> bool:
     table = Table(title=f"{SIZE}-byte messages, {QUEUES} queues, one connection; {rounds} rounds")
-    for heading in ("", "evenq/s", "Java/s", "ratio", "goal", "evenq µs", "Java µs"):
+    for heading in ("", "evenq/s", f"{other}/s", "ratio", "goal", "evenq µs", f"{other} µs"):
         table.add_column(heading, justify="right" if heading else "left")
     met = True
     for name, pairs in found.items():
-        ratio = median(mine.rate / other.rate for mine, other in pairs)
-        met &= ratio >= GOALS[name]
+        ratio = median(mine.rate / theirs.rate for mine, theirs in pairs)
+        met &= ratio >= goals[name]
         rates = [f"{median(pair[side].rate for pair in pairs):,.0f}" for side in (0, 1)]
         costs = [f"{median(pair[side].cpu for pair in pairs):.1f}" for side in (0, 1)]
-        table.add_row(name, *rates, f"{ratio:.2f} ×", f"{GOALS[name]:.1f}", *costs)
+        table.add_row(name, *rates, f"{ratio:.2f} ×", f"{goals[name]:g}", *costs)
     console.print(table)
     return met
 
@@ -194,8 +227,7 @@ def growth(millions: int, console: Console) -> bool:
             start, idle = served.seconds, settled_memory(served.target)
             memory = idle
             for each, size in ((small, 1), (served, millions)):
-                for topic in (SINGLES, BATCHES):
-                    create_topic(each.namesrv, topic, QUEUES)
+                create_topics(each.namesrv)
                 for _ in range(size):
                     fill(each.target)
                     memory = max(memory, served.target.memory())
@@ -241,6 +273,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["growth", *rest]:
             met = growth(int(rest[0]) if rest else 5, console)
+        case ["against", checkout, *rest]:
+            met = compare_with(Path(checkout).absolute(), int(rest[0]) if rest else 5, console)
         case rest:
             met = compare(int(rest[0]) if rest else 5, console)
     sys.exit(0 if met else 1)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evenq.errors import ArgumentError, ProtocolError
 from evenq.protocol.batch import BatchEntry, encode_batch, split_batch
+from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.recordform import RecordForm
 from evenq.protocol.records import decode_messages, split_records
 from tests.protocol.cases import ints
@@ -51,18 +52,16 @@ def test_a_batch_gives_the_records_of_its_messages(
         assert [message.commit_log_offset for message in decode_messages(b"".join(records))] == offsets
 
 
-def test_what_a_store_would_take_for_a_torn_record_is_refused() -> None:
+def test_zeros_that_a_store_could_take_for_a_torn_record_are_noticed() -> None:
     form = RecordForm(
         topic="t", queue_id=0, born_timestamp=0, born_host="1.1.1.1:1", store_timestamp=0, store_host="1.1.1.1:1"
     )
-    for properties, refused in [("", False), ("a\x01\0\x02", False), ("a\x01b\0", True)]:
-        data = encode_batch([BatchEntry(b"x", properties)])
-        if refused:
-            with pytest.raises(ArgumentError, match="must not end with a zero byte"):
-                form.batch(data, 0, 0)
-        else:
-            made = form.batch(data, 0, 0)
-            assert made.sizes == [len(made.records)]
+    for properties, zeros in [("", False), ("a\x01b\x02", False), ("a\x01\0\x02", True), ("a\x01b\0", True)]:
+        for count in (1, 20):
+            made = batch_records(form, encode_batch([BatchEntry(b"x", properties)] * count), 0, 0)
+            assert sum(made.sizes) == len(made.records)
+            assert made.has_zeros == zeros
+            assert form.batch(encode_batch([BatchEntry(b"\0", properties)] * count), 0, 0).has_zeros == zeros
 
 
 @given(forms, st.lists(entries, min_size=1, max_size=3), st.data())

@@ -178,6 +178,7 @@ class Broker:
             self.directory,
             self.address,
             clock=clock,
+            monotonic=self._monotonic,
             log_file_size=settings.log_file_size,
             levels=DelayLevels.parse(settings.delay_levels),
             retention=settings.retention,

@@ -81,7 +81,9 @@ class DelayedMessages:
             # nothing can be due later than a message of now: such a time is from a clock that was wrong
             if now < due <= latest:
                 break
-            self._try(position)
+            # of a missing message only the offset is left
+            if position >= 0:
+                self._try(position)
             offset += 1
             limit -= 1
         return offset

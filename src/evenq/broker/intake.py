@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from evenq.broker.admission import INT32, TIMERS, BrokerProperty, number, wire_int
 from evenq.broker.server import Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC
-from evenq.broker.store.lineage import made_of
+from evenq.broker.store.lineage import TIMER_TOPIC, made_of
 from evenq.broker.store.store import Incoming, Store, Stored
 from evenq.model import Property
 from evenq.protocol.codes import ResponseCode
@@ -29,7 +29,6 @@ __all__ = [
     "stored_again",
 ]
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_PRECISION = 1000
 LONGEST_TIMER = 3 * 86_400_000
 

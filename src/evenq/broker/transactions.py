@@ -21,6 +21,7 @@ from evenq.broker.admission import IMMUNITY, INT32, INT64, BrokerProperty, wire_
 from evenq.broker.intake import Intake, real_queue, stored_again
 from evenq.broker.offsets import GroupOffsets
 from evenq.broker.server import Refusal
+from evenq.broker.store.lineage import HALF_TOPIC
 from evenq.broker.store.store import Incoming, Store, Stored
 from evenq.broker.topics import Topics
 from evenq.model import Property, TransactionState
@@ -37,7 +38,6 @@ __all__ = ["HALF_TOPIC", "TransactionSettings", "Transactions", "question"]
 
 log = logging.getLogger(__name__)
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 ENDED_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _GROUP = "CID_RMQ_SYS_TRANS"

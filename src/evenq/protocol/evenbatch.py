@@ -44,7 +44,6 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     if (
         given["head"].tobytes() != data[:BODY_AT] * count
         or given["properties_size"].tobytes() != properties_size.to_bytes(2) * count
-        or (properties_size and 0 in given["last"].tobytes())
     ):
         return None
     blank = form.record(bytes(body_size), bytes(properties_size), 0, 0, flag=flag, crc=0)
@@ -56,7 +55,8 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     made["crc"] = np.fromiter(map(crc32, bodies.tolist()), np.uint32, count) & 0x7FFFFFFF
     made["queue_offset"] = np.arange(queue_offset, queue_offset + count)
     made["log_offset"] = np.arange(log_offset, log_offset + len(records), len(blank))
-    return BatchRecords(records, [len(blank)] * count, given["tail"].tolist)
+    properties = np.frombuffer(data, np.uint8).reshape(count, size)[:, size - properties_size :]
+    return BatchRecords(records, [len(blank)] * count, given["tail"].tolist, not bool(properties.all()))
 
 
 @lru_cache(256)
@@ -69,7 +69,6 @@ def _columns(body_size: int, tail_size: int, body_at: int, overhead: int) -> tup
         "body": (f"V{body_size}", BODY_AT),
         "tail": (f"V{tail_size}", tail_at),
         "properties_size": ("V2", tail_at),
-        "last": ("V1", size - 1),
     }
     made_size = overhead + body_size + tail_size - 2
     made = {

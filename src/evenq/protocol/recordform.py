@@ -47,12 +47,13 @@ def body_crc(body: bytes) -> int:
 
 
 class BatchRecords(NamedTuple):
-    """The records of a batch one behind the other, the size of each; and, for who asks, the properties of each behind
-    their size, in wire form."""
+    """The records of a batch one behind the other, the size of each; for who asks, the properties of each behind their
+    size, in wire form; and whether any properties hold zero bytes."""
 
     records: bytes | bytearray
     sizes: list[int]
     tails: Callable[[], list[bytes]]
+    has_zeros: bool = False
 
 
 class RecordForm:
@@ -129,15 +130,14 @@ class RecordForm:
     def batch(self, data: bytes, queue_offset: int, commit_log_offset: int) -> BatchRecords:
         """The records of a batch's messages, one behind the other. All but the head of each is taken over as it is.
 
-        What is not a batch is a ProtocolError that names the position. Properties that end with a zero byte are
-        refused: a store knows by zeros that a record was not written wholly.
+        What is not a batch is a ProtocolError that names the position.
         """
         pieces: list[bytes] = []
         sizes: list[int] = []
         more, topic, pack = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack
         head, note = read_head, sizes.append
         magic, queue_id, shared = self._magic, self._queue_id, self._shared
-        at, last = 0, len(data) - _BATCH_OVERHEAD
+        at, last, has_zeros, find = 0, len(data) - _BATCH_OVERHEAD, False, data.find
         with suppress(IndexError):
             while at <= last:
                 size, flag, body_size = head(data, at)
@@ -147,8 +147,8 @@ class RecordForm:
                 rest = data[tail] << 8 | data[tail + 1]
                 if rest != end - tail - 2 or body_size < 0 or rest > 0x7FFF:
                     break
-                if not data[end - 1] and rest:
-                    raise ArgumentError("properties", data[tail + 2 : end], "they must not end with a zero byte")
+                if find(0, tail + 2, end) >= 0:
+                    has_zeros = True
                 body = data[body_at:tail]
                 size += more
                 crc = crc32(body) & 0x7FFFFFFF
@@ -165,7 +165,7 @@ class RecordForm:
         if at != len(data):
             # says what is wrong
             split_batch(data)
-        return BatchRecords(b"".join(pieces), sizes, lambda: pieces[3::4])
+        return BatchRecords(b"".join(pieces), sizes, lambda: pieces[3::4], has_zeros)
 
 
 @lru_cache(4096)

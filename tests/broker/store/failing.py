@@ -13,7 +13,7 @@ __all__ = ["NEED_SPACE", "OPERATIONS", "FailingFiles"]
 
 # what fails while a disk is full, and what can fail when something is written
 NEED_SPACE = ("open", "pwrite", "rename", "mkdir")
-OPERATIONS = ("open", "pwrite", "truncate", "datasync", "sync_directory", "rename", "unlink", "mkdir")
+OPERATIONS = ("open", "pwrite", "truncate", "datasync", "sync_directory", "rename", "unlink", "mkdir", "rmdir")
 
 
 class FailingFiles(Files):
@@ -104,6 +104,10 @@ class FailingFiles(Files):
     def unlink(self, path: Path) -> None:
         self._check("unlink", path)
         super().unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        self._check("rmdir", path)
+        super().rmdir(path)
 
     def mkdir(self, path: Path) -> None:
         self._check("mkdir", path)

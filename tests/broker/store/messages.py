@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.store import Incoming, Store
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages
 from evenq.protocol.view import MessageView
 
-__all__ = ["LOG_FILE", "batch", "bodies", "incoming", "open_store", "read_all"]
+__all__ = ["HOST", "LOG_FILE", "batch", "bodies", "incoming", "open_store", "read_all", "read_through"]
 
 LOG_FILE = 4096
 HOST = "127.0.0.1:10911"
 
 
-def open_store(directory: Path, now: float = 1_700_000_000.0) -> Store:
+def open_store(directory: Path, now: float = 1_700_000_000.0, files: Files = OS_FILES) -> Store:
     """A store of small files, so that tests cross their borders."""
-    return Store(directory, HOST, clock=lambda: now, log_file_size=LOG_FILE, queue_file_units=8)
+    return Store(directory, HOST, clock=lambda: now, log_file_size=LOG_FILE, queue_file_units=8, files=files)
 
 
 def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None) -> Incoming:
@@ -43,6 +44,19 @@ def read_all(store: Store, topic: str = "orders", queue_id: int = 0) -> list[Mes
         offset = found.next_offset
     assert [message.queue_offset for message in messages] == list(range(*store.bounds(topic, queue_id)))
     return messages
+
+
+def read_through(store: Store, topic: str = "orders", queue_id: int = 0) -> dict[int, bytes]:
+    """Every message of a queue by its offset, as a consumer gets them that asks for one piece after the other. What
+    cannot be unpacked is left out."""
+    found: dict[int, bytes] = {}
+    offset, end = store.bounds(topic, queue_id)
+    while offset < end:
+        read = store.read(topic, queue_id, offset, 32, 1 << 20)
+        assert read.next_offset > offset
+        found |= {view.queue_offset: view.body for view in decode_messages(read.body, check_crc=True, poisoned=[])}
+        offset = read.next_offset
+    return found
 
 
 def bodies(store: Store, topic: str = "orders", queue_id: int = 0) -> list[bytes]:

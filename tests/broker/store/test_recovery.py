@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from evenq.broker.store.checkpoint import Checkpoint
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.consumequeue import ConsumeQueue
+from evenq.broker.store.files import Files
 from evenq.broker.store.recovery import recover
 from evenq.broker.store.store import Store
-from tests.broker.store.messages import LOG_FILE, bodies, incoming, open_store
+from evenq.protocol.flags import SysFlag
+from tests.broker.store.messages import LOG_FILE, bodies, incoming, open_store, read_through
 from tests.harness.scale import examples
 
 QUEUES = 3
@@ -85,8 +87,10 @@ def test_a_checkpoint_spares_reading_what_is_before_it(tmp_path: Path) -> None:
         lambda topic, number: queues[topic, number],
         Checkpoint.decode((copy / "checkpoint").read_bytes()),
         clean=False,
+        now=0,
+        damaged_to=copy / "damaged",
     )
-    assert found.scanned == store.log.end - mark
+    assert (found.report.start, found.report.end) == (mark, store.log.end)
     assert [queues["orders", number].max for number in range(QUEUES)] == [len(queue) for queue in expected]
     store.close()
 
@@ -152,3 +156,258 @@ def test_a_log_cut_off_at_any_byte_keeps_what_is_whole(
     assert contents(third) == after
     for opened in (store, again, third):
         opened.close()
+
+
+def reopened(store: Store, directory: Path, where: Path) -> Store:
+    """A store that goes on with what a killed one has left."""
+    again = open_store(killed(store, directory, where))
+    store.close()
+    return again
+
+
+def zero(path: Path, start: int, end: int) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:start] + bytes(end - start) + content[end:])
+
+
+@pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])
+def test_a_half_message_in_an_ordinary_topic_takes_nothing_with_it(tmp_path: Path, flag: SysFlag) -> None:
+    store = open_store(tmp_path / "a")
+    for number in range(50):
+        odd = incoming(b"%d" % number)
+        store.append(odd._replace(sys_flag=int(flag)) if number in (20, 21, 49) else odd)
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {number: b"%d" % number for number in range(50) if number not in (20, 21, 49)}
+    assert not list(again.recovered.lines())
+    assert again.append(incoming("next")).queue_offset == 50
+    again.settle()
+    assert read_through(again)[50] == b"next"
+    # a filter passes over them, too
+    assert again.read("orders", 0, 15, 100, 1 << 20, {0}).count == 33
+    again.close()
+
+
+def test_half_messages_by_java_have_no_offset(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("half")._replace(sys_flag=int(SysFlag.PREPARED)))
+    # the Java broker gives the next message the same offset
+    store.queue("orders", 0).next = 0
+    store.append(incoming("first"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"first"}
+    again.close()
+
+
+def test_a_lost_page_of_a_queue_is_made_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 30)
+    store.checkpoint()()
+    page = (tmp_path / "a" / "checkpoint").read_bytes()
+    for queue, more in zip(expected, fill(store, 60, start=30), strict=True):
+        queue += more
+    # the next checkpoint wrote more units, but the machine stopped before all were on the disk
+    store.checkpoint()()
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    (copy / "checkpoint").write_bytes(page)
+    zero(copy / "consumequeue" / "orders" / "0" / f"{160:020d}", 40, 100)
+    again = open_store(copy)
+    assert contents(again) == expected
+    assert not list(again.recovered.lines())
+    again.close()
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_lost_file_of_a_queue_is_made_again(tmp_path: Path, clean: bool) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 90)
+    store.checkpoint()()
+    if clean:
+        store.close()
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    (copy / "consumequeue" / "orders" / "1" / f"{160:020d}").unlink()
+    again = open_store(copy)
+    assert contents(again) == expected
+    again.close()
+    if not clean:
+        store.close()
+
+
+def test_a_lost_queue_is_made_again_with_the_next_message(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 60)
+    store.checkpoint()()
+    for queue, more in zip(expected, fill(store, 6, start=60), strict=True):
+        queue += more
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(copy / "consumequeue" / "orders" / "2")
+    again = open_store(copy)
+    assert contents(again) == expected
+    again.close()
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [0, 1, -1])
+def test_a_missing_file_of_the_log_takes_only_its_own_messages(tmp_path: Path, clean: bool, lost: int) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 100)
+    kept: list[dict[int, bytes]] = []
+    files = sorted((tmp_path / "a" / "commitlog").iterdir())
+    begin = int(files[lost].name)
+    for queue_id, queue in enumerate(expected):
+        places = [store.queue("orders", queue_id).unit(offset)[0] for offset in range(len(queue))]
+        kept.append({at: body for at, body in enumerate(queue) if not begin <= places[at] < begin + LOG_FILE})
+    if clean:
+        store.close()
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    (copy / "commitlog" / files[lost].name).unlink()
+    others = {path: path.read_bytes() for path in (copy / "commitlog").iterdir()}
+    again = open_store(copy)
+    assert [read_through(again, queue_id=queue_id) for queue_id in range(QUEUES)] == kept
+    assert all(path.read_bytes()[:1000] == content[:1000] for path, content in others.items())
+    if lost == 1:
+        assert again.recovered.missing_files == [(LOG_FILE, 2 * LOG_FILE)]
+        assert "files of the log are missing, from 4096 to 8192" in "".join(again.recovered.lines())
+        assert [again.bounds("orders", queue_id)[1] for queue_id in range(QUEUES)] == [len(queue) for queue in expected]
+        assert again.message_at(LOG_FILE + 10) is None
+        # searches by time pass over what is missing
+        assert again.offset_at("orders", 0, 0) == 0
+        assert again.offset_at("orders", 0, 1 << 60) == len(expected[0])
+    again.close()
+    if not clean:
+        store.close()
+
+
+def test_an_offset_that_is_taken_stays_with_the_first_record(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("first"))
+    store.queue("orders", 0).next = 0
+    second = store.append(incoming("second"))
+    store.append(incoming("third"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"first", 1: b"third"}
+    assert [skipped.start for skipped in again.recovered.skipped] == [second.log_offset]
+    assert "claims offset 0" in "".join(again.recovered.lines())
+    again.close()
+
+
+def test_an_impossible_offset_makes_no_queue_grow(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("first"))
+    store.queue("orders", 0).next = 1 << 40
+    store.append(incoming("damaged"))
+    store.queue("orders", 0).next = 1
+    store.append(incoming("second"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"first", 1: b"second"}
+    assert "claims offset 1099511627776 of queue 0 of orders" in "".join(again.recovered.lines())
+    again.close()
+
+
+@pytest.mark.parametrize("where", ["then", "at the end"])
+def test_a_jump_that_the_next_record_confirms_is_believed(tmp_path: Path, where: str) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("first"))
+    store.queue("orders", 0).next = 100
+    for number in range(3):
+        store.append(incoming(b"%d" % number))
+    if where == "at the end":
+        store.queue("orders", 0).next = 1000
+        store.append(incoming("damaged"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"first", 100: b"0", 101: b"1", 102: b"2"}
+    assert len(again.recovered.skipped) == (where == "at the end")
+    again.close()
+
+
+def test_offsets_that_nothing_explains_are_reported_and_kept_free(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("a"))
+    store.append(incoming("other" * 200, topic="bills"))
+    store.queue("orders", 0).next = 6
+    store.append(incoming("b"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"a", 6: b"b"}
+    assert list(again.recovered.lines()) == ["queue 0 of orders: the messages at 1 to 5 are not in the log"]
+    assert again.recovered.records == 3
+    again.close()
+    # that is so once and for all
+    closed = open_store(tmp_path / "b")
+    assert read_through(closed) == {0: b"a", 6: b"b"}
+    assert not list(closed.recovered.lines())
+    closed.close()
+
+
+def test_times_of_a_damaged_checkpoint_are_not_believed(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 100)
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    page = (1 << 62).to_bytes(8, "big") * 2
+    (copy / "checkpoint").write_bytes(page + bytes(4096 - len(page)))
+    again = open_store(copy)
+    assert contents(again) == expected
+    assert again.recovered.start == 0
+    again.close()
+    store.close()
+
+
+def test_a_checkpoint_by_java_spares_reading_older_files(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a", now=1000.0)
+    fill(store, 100)
+    store.close()
+    page = (1_010_000).to_bytes(8, "big") * 2
+    (tmp_path / "a" / "checkpoint").write_bytes(page + bytes(4096 - len(page)))
+    (tmp_path / "a" / "abort").touch()
+    again = open_store(tmp_path / "a", now=2000.0)
+    assert again.recovered.start == again.log.file_starts[-1] > 0
+    again.close()
+
+
+def test_a_checkpoint_brings_all_files_of_a_queue_to_the_disk(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 100)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    files = SyncedFiles()
+    again = open_store(tmp_path, files=files)
+    again.checkpoint()()
+    assert files.synced >= set((tmp_path / "consumequeue").glob("*/*/*"))
+    again.close()
+
+
+class SyncedFiles(Files):
+    """Notes what was brought to the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: set[Path] = set()
+
+    def sync(self, descriptor: int, path: Path) -> None:
+        self.synced.add(path)
+        super().sync(descriptor, path)
+
+
+def test_a_start_says_what_was_wrong_but_not_without_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = open_store(tmp_path / "a")
+    for number in range(25):
+        store.append(incoming("a", queue_id=number))
+        store.append(incoming("other", topic="bills"))
+        store.queue("orders", number).next = 2
+        store.append(incoming("b", queue_id=number))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 21
+    assert warnings[0] == f"{tmp_path / 'b'}: queue 0 of orders: the message at offset 1 is not in the log"
+    assert warnings[-1].endswith("5 more things like these are not listed")
+    caplog.clear()
+    again.close()
+    open_store(tmp_path / "b").close()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

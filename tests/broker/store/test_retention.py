@@ -19,8 +19,21 @@ HOUR = 3_600_000
 DAY = Retention(hours=24)
 
 
-def opened(directory: Path, clock: Callable[[], float], retention: Retention = DAY) -> Store:
-    return Store(directory, HOST, clock=clock, log_file_size=LOG_FILE, queue_file_units=8, retention=retention)
+def opened(
+    directory: Path,
+    clock: Callable[[], float],
+    retention: Retention = DAY,
+    monotonic: Callable[[], float] | None = None,
+) -> Store:
+    return Store(
+        directory,
+        HOST,
+        clock=clock,
+        log_file_size=LOG_FILE,
+        queue_file_units=8,
+        retention=retention,
+        monotonic=monotonic or clock,
+    )
 
 
 def fill(store: Store, hand: Hand, hours: int, *, per_hour: int = 4) -> None:
@@ -168,3 +181,66 @@ def test_the_first_file_kept_is_the_first_that_must_be(
 def test_nothing_is_kept_for_no_time(wrong: dict[str, int]) -> None:
     with pytest.raises(ArgumentError, match="more than 0"):
         Retention(**wrong)
+
+
+def filled(directory: Path, hand: Hand, steady: Hand) -> Store:
+    """A store with many files whose clocks were right for long."""
+    store = opened(directory, hand, Retention(hours=24), steady)
+    for number in range(500):
+        store.append(incoming(b"%d " % number + b"." * 200))
+    store.settle()
+    for clock in (hand, steady):
+        clock.now += 1000
+    store.checkpoint()()
+    assert len(files(directory / "commitlog")) > 25
+    return store
+
+
+def moved(store: Store, seconds: float, *clocks: Hand) -> int:
+    """How many files went with the next checkpoint, after clocks went on."""
+    before = len(store.log.file_starts)
+    for clock in clocks:
+        clock.now += seconds
+    store.checkpoint()()
+    return before - len(store.log.file_starts)
+
+
+def test_a_clock_that_is_ahead_for_a_moment_deletes_nothing(tmp_path: Path) -> None:
+    hand, steady = Hand(), Hand(5.0)
+    store = filled(tmp_path, hand, steady)
+    assert moved(store, 4 * 86_400, hand) == 0
+    assert moved(store, 300, hand, steady) == 0
+    assert moved(store, -4 * 86_400, hand) == 0
+    assert moved(store, 700, hand, steady) == 0
+    # and when it is right to be so late, all goes on
+    assert moved(store, 86_400, hand, steady) == 10
+    store.close()
+
+
+def test_a_clock_that_was_put_right_is_trusted_after_a_while(tmp_path: Path) -> None:
+    hand, steady = Hand(), Hand(5.0)
+    store = filled(tmp_path, hand, steady)
+    assert moved(store, 4 * 86_400, hand) == 0
+    assert moved(store, 599, hand, steady) == 0
+    assert moved(store, 1, hand, steady) == 10
+    assert moved(store, 59, hand, steady) == 0
+    assert moved(store, 1, hand, steady) == 10
+    store.close()
+
+
+def test_nothing_goes_by_its_age_right_after_a_start(tmp_path: Path) -> None:
+    hand, steady = Hand(), Hand(5.0)
+    filled(tmp_path, hand, steady).close()
+    hand.now += 4 * 86_400
+    again = opened(tmp_path, hand, Retention(hours=24), steady)
+    assert moved(again, 599, hand, steady) == 0
+    assert moved(again, 1, hand, steady) == 10
+    again.close()
+
+
+def test_the_size_is_kept_whatever_the_clock_says(tmp_path: Path) -> None:
+    hand, steady = Hand(), Hand(5.0)
+    store = filled(tmp_path, hand, steady)
+    store.retention = Retention(size=3 * LOG_FILE)
+    assert moved(store, 4 * 86_400, hand) > 10
+    store.close()

@@ -59,6 +59,15 @@ class CommitLog:
         """Where the files end: nothing can be found behind it."""
         return self._segments.end
 
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Missing files between others: the offsets where each gap begins and ends."""
+        return self._segments.gaps
+
+    def holds(self, position: int) -> bool:
+        """Whether there is a file for ``position``."""
+        return self._segments.holds(position)
+
     def file(self, position: int) -> tuple[mmap.mmap, int]:
         """The content of the file that holds ``position``, and the position of its first byte."""
         segment = self._segments.at(position)
@@ -84,7 +93,12 @@ class CommitLog:
 
     def blank(self) -> bytes:
         """The marker that fills the rest of the file, to be written at :attr:`next`."""
-        return _BLANK.pack(self.room, BLANK_MAGIC)
+        return self.marker(self.room)
+
+    @staticmethod
+    def marker(size: int) -> bytes:
+        """What takes the place of the last ``size`` bytes of a file."""
+        return _BLANK.pack(size, BLANK_MAGIC)
 
     @property
     def room(self) -> int:
@@ -151,6 +165,24 @@ class CommitLog:
         self.end = self.next = position
         # whoever wrote the last file may have been killed before it was on the disk
         self._synced = position - position % self.file_size
+        # What was cut must not come back: records may lie there that would pass for whole behind a later damage.
+        for segment in self._segments.files[-1:]:
+            segment.sync()
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Replace bytes within a file, on the disk too. For starts."""
+        self._segments.write(position, data)
+        self._segments.at(position).sync()
+
+    def data_end(self, position: int) -> int:
+        """Behind the last byte that is not zero, of those from ``position`` on; ``position`` if all are zeros."""
+        for segment in reversed(self._segments.files):
+            if segment.end > position:
+                begin = max(segment.start, position)
+                end = segment.data_end(begin)
+                if end > begin:
+                    return end
+        return position
 
     def drop_before(self, position: int) -> None:
         """Remove the files in front of the one that begins at ``position``, as far as nobody waits for their sync."""

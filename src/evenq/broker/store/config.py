@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.statefile import StateFile
+from evenq.errors import StateError
 from evenq.protocol.bodies import Body, DelayOffsetTable, GroupConfigTable, OffsetTable, TopicConfigTable
 
 __all__ = ["ConfigFiles"]
@@ -14,12 +17,25 @@ __all__ = ["ConfigFiles"]
 B = TypeVar("B", bound=Body)
 
 
+def _decode_deleted(content: bytes) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(content, type=dict[str, int])
+    except msgspec.MsgspecError as error:
+        raise StateError(str(error)) from None
+
+
 class ConfigFiles:
-    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``. What is saved
-    survives this process; :meth:`sync` brings it to the disk."""
+    """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``, and evenq's own
+    ``deletedTopics.json``. What is saved survives this process; :meth:`sync` brings it to the disk."""
 
     def __init__(self, directory: Path, files: Files = OS_FILES) -> None:
-        names = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+        names = (
+            "topics.json",
+            "subscriptionGroup.json",
+            "consumerOffset.json",
+            "delayOffset.json",
+            "deletedTopics.json",
+        )
         self._files = {name: StateFile(directory / name, files) for name in names}
 
     def sync(self) -> None:
@@ -57,6 +73,13 @@ class ConfigFiles:
 
     def save_delay_offsets(self, table: DelayOffsetTable) -> None:
         self._save("delayOffset.json", table)
+
+    def load_deleted_topics(self) -> dict[str, int]:
+        """Topics that were deleted, each with the log offset before which its messages are gone."""
+        return self._files["deletedTopics.json"].load(_decode_deleted) or {}
+
+    def save_deleted_topics(self, table: dict[str, int]) -> None:
+        self._files["deletedTopics.json"].save(msgspec.json.encode(table))
 
     def _load(self, name: str, kind: type[B]) -> B | None:
         return self._files[name].load(kind.decode)

@@ -2,7 +2,7 @@
 
 So tests can let any single operation fail, and can write down all of them to find out what a power failure leaves. Each
 of these methods is one operation of the system: `open`, `pread`, `pwrite`, `truncate`, `datasync`, `sync_directory`,
-`rename`, `unlink` and `mkdir`. The others are made of them.
+`rename`, `unlink`, `mkdir` and `rmdir`. The others are made of them.
 
 A file is on the disk only if the directory that names it is, and so on up to a directory that was there before.
 ``Files`` remembers the directories in which something was created, renamed or removed; :meth:`Files.sync` brings those
@@ -94,6 +94,11 @@ class Files:
         path.mkdir()
         self._unsynced.add(path.parent)
 
+    def rmdir(self, path: Path) -> None:
+        """Remove a directory that is empty."""
+        path.rmdir()
+        self._unsynced.add(path.parent)
+
     # -- made of these
 
     def close(self, descriptor: int) -> None:
@@ -101,6 +106,14 @@ class Files:
 
     def size(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_size
+
+    def data_from(self, descriptor: int, at: int) -> int:
+        """The first place from ``at`` on where the file is not a hole; its size if there is none."""
+        try:
+            return os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError as error:
+            # ENXIO: nothing follows; anything else: the file system has no holes
+            return self.size(descriptor) if error.errno == errno.ENXIO else at
 
     def map(self, descriptor: int, size: int) -> mmap.mmap:
         """The first ``size`` bytes of the file, for reading. It costs one more open file."""

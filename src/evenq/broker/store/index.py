@@ -98,8 +98,8 @@ class Index:
         if not self._files:
             return self._log.start
         last = self._files[-1].last_offset
-        if last < self._log.start:
-            return self._log.start
+        if last < self._log.start or not self._log.holds(last):
+            return self._readable(max(last, self._log.start))
         data, base = self._log.file(last)
         entry = read_entry(data, last - base, last)
         return last if entry is None or entry is BLANK else last + entry.size
@@ -124,7 +124,7 @@ class Index:
 
     def next(self, most: int) -> Piece:
         """The piece of the log that comes next, of about ``most`` bytes, or of one message that is larger."""
-        self.position = position = max(self.position, self._log.start)
+        self.position = position = self._readable(max(self.position, self._log.start))
         sizes = self._log.recent.take(position, most)
         if sizes is not None:
             ends = np.cumsum(np.array(sizes), dtype=np.int64)
@@ -133,6 +133,13 @@ class Index:
         end = min(file_end, self._log.end, self._log.recent.begin or file_end)
         first = int.from_bytes(self._log.read(position, min(position + 4, end)), "big", signed=True)
         return self._piece(position, min(max(most, first), end - position), None, end)
+
+    def _readable(self, position: int) -> int:
+        """The place from which on the log can be read: the next file where this one is missing."""
+        size = self._log.file_size
+        while position < self._log.end and not self._log.holds(position):
+            position = (position // size + 1) * size
+        return position
 
     def _piece(self, at: int, size: int, starts: NDArray[np.int64] | None, end: int = 0) -> Piece:
         if size < _APART:

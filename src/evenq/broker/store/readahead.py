@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenq.broker.store.consumequeue import ConsumeQueue
+from evenq.broker.store.consumequeue import MISSING_SIZE, ConsumeQueue
 from evenq.broker.store.selection import select
 
 __all__ = ["Ahead", "ReadAhead"]
@@ -80,7 +80,7 @@ class ReadAhead:
 
     def read(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
         """At most ``count`` messages from ``offset`` on, at most ``max_bytes`` of them but one at least; and how many
-        they are. The queue must have the first one."""
+        they are: none where the first one is missing. The queue must have the first unit."""
         end = min(offset + count, queue.max)
         kept = self._kept.get(queue)
         if kept is None or offset < kept.offset or end > kept.offset + len(kept.ends):
@@ -90,7 +90,7 @@ class ReadAhead:
             found = kept.part(offset, count, max_bytes)
         else:
             selection = select(queue.units(offset, count), count, max_bytes)
-            found = self._gather(*selection.places), selection.found
+            found = self._gather(*selection.places) if selection.found else b"", selection.found
         self._note(queue, offset + found[1])
         return found
 
@@ -101,6 +101,8 @@ class ReadAhead:
         if int(units["size"][0]) * count > _BYTES // 2:
             return None
         sizes = units["size"].astype(np.int64)
+        if sizes.max() == MISSING_SIZE:
+            return None
         ends: list[int] = sizes.cumsum().tolist()
         fit = bisect_right(ends, _BYTES)
         if fit < min(count, len(ends)):

@@ -8,21 +8,20 @@ from typing import NamedTuple
 
 from evenq.broker.store.commitlog import BLANK_MAGIC
 from evenq.broker.store.lineage import source_of
+from evenq.broker.store.seal import has_seal, is_sealed
 from evenq.protocol.filters import tag_code
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.properties import find_property
 from evenq.protocol.records import MAGIC_V1, MAGIC_V2, body_crc
 
-__all__ = ["BLANK", "Entry", "read_entry", "store_time"]
+__all__ = ["BLANK", "Entry", "read_entry", "sizes_at", "store_time"]
 
 _HEAD = struct.Struct(">iIiiiqqi")
 _BORN_AT = _HEAD.size + 8
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
-
-# the least that a disk writes at a time
-_EMPTY_SECTOR = bytes(512)
+_BYTE = struct.Struct(">B")
 
 _BORN_V6 = int(SysFlag.BORN_HOST_V6)
 _STORE_V6 = int(SysFlag.STORE_HOST_V6)
@@ -40,6 +39,8 @@ class Entry(NamedTuple):
     sys_flag: int
     # the log offset of the record that this one was made of, if it was
     source: int | None = None
+    # whether zeros in the properties may be their own, or the sign of a write that was cut off
+    doubtful: bool = False
 
 
 # Stands for the marker that fills the rest of a file.
@@ -50,7 +51,8 @@ def read_entry(data: mmap.mmap | bytes, at: int, log_offset: int) -> Entry | Non
     """The record at ``at``, which says of itself that it is at ``log_offset``; None where no whole record is.
 
     Whole means: the lengths fit together, the body has its checksum, and nothing of the rest is missing. A write that
-    was cut off leaves zeros at its end, or in a whole sector of the disk. Neither topics nor properties hold such.
+    was cut off leaves zeros. Topics hold none, and properties that do have a checksum (:mod:`evenq.broker.store.seal`).
+    Where they have none, as versions before that wrote them, the record is ``doubtful``.
     """
     room = len(data) - at
     if room < 8:
@@ -79,7 +81,10 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
     topic, tail = record[topic_at : tail_at - 2], record[tail_at:]
     if own_offset != log_offset or body_size < 0 or tail_at + tail_size != size:
         return None
-    if 0 in topic or tail.endswith(b"\0") or _EMPTY_SECTOR in tail:
+    if 0 in topic:
+        return None
+    zeros = 0 in tail
+    if zeros and has_seal(tail) and not is_sealed(record):
         return None
     if body_crc(record[body_at : body_at + body_size]) != crc:
         return None
@@ -88,7 +93,23 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
     (stored,) = _LONG.unpack_from(record, stored_at)
     (prepared,) = _LONG.unpack_from(record, body_at - 12)
     source = source_of(prepared, sys_flag)
-    return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, source)
+    doubtful = zeros and not has_seal(tail)
+    return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, source, doubtful)
+
+
+def sizes_at(data: mmap.mmap | bytes, at: int) -> list[int]:
+    """How large a damaged record at ``at`` may be: what it says itself, and what the sizes of its parts come to."""
+    (size,) = _INT.unpack_from(data, at)
+    try:
+        (sys_flag,) = _INT.unpack_from(data, at + _HEAD.size - 4)
+        body_at = at + _BORN_AT + (20 if sys_flag & _BORN_V6 else 8) + 8 + (20 if sys_flag & _STORE_V6 else 8) + 16
+        topic_at = body_at + _INT.unpack_from(data, body_at - 4)[0]
+        # the names of few topics need the second form, whose size has two bytes
+        (topic_size,) = _BYTE.unpack_from(data, topic_at)
+        tail_at = topic_at + 1 + topic_size
+        return [size, tail_at + 2 + _SHORT.unpack_from(data, tail_at)[0] - at]
+    except struct.error:
+        return [size]
 
 
 def store_time(record: bytes) -> int:

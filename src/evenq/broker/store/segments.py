@@ -9,13 +9,17 @@ for the process, and what was written survives the process whatever kills it.
 
 from __future__ import annotations
 
+import errno
 import mmap
+from itertools import pairwise
 from pathlib import Path
 
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.errors import StateError
 
 __all__ = ["Segment", "Segments"]
+
+_CHUNK = 1024 * 1024
 
 
 class Segment:
@@ -69,6 +73,16 @@ class Segment:
         self._files.truncate(self._fd, at - self.start)
         self._files.truncate(self._fd, self.size)
 
+    def data_end(self, at: int) -> int:
+        """The position behind the last byte that is not zero, of those from ``at`` on; ``at`` if all are zeros."""
+        end = at
+        while (at := self.start + self._files.data_from(self._fd, at - self.start)) < self.end:
+            data = self.read(at, min(_CHUNK, self.end - at))
+            if kept := len(data.rstrip(b"\0")):
+                end = at + kept
+            at += len(data)
+        return end
+
     def sync(self) -> None:
         """Return when everything written is on the disk. May run in another thread than the writes."""
         self._files.sync(self._fd, self.path)
@@ -92,7 +106,7 @@ class Segments:
     (['00', '16'], b'efXY')
     """
 
-    __slots__ = ("_system", "directory", "files", "size")
+    __slots__ = ("_by_start", "_system", "directory", "files", "size")
 
     def __init__(self, directory: Path, size: int, system: Files = OS_FILES) -> None:
         self.directory = directory
@@ -109,6 +123,7 @@ class Segments:
                     f"size; start with that size, or with another directory"
                 )
         self.files = [Segment(path, size, system) for path in names]
+        self._by_start = {segment.start: segment for segment in self.files}
 
     @property
     def start(self) -> int:
@@ -120,10 +135,23 @@ class Segments:
         """The position after the last file; how far it is filled is for the owner to know."""
         return self.files[-1].end if self.files else 0
 
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """What is missing between the files: where each gap begins and ends."""
+        return [(one.end, other.start) for one, other in pairwise(self.files) if one.end != other.start]
+
+    def holds(self, position: int) -> bool:
+        """Whether there is a file for ``position``."""
+        return position // self.size * self.size in self._by_start
+
     def at(self, position: int) -> Segment:
-        """The file that holds ``position``, which must be within the run."""
-        files = self.files
-        return files[(position - files[0].start) // self.size]
+        """The file that holds ``position``. One that is missing is a FileNotFoundError."""
+        start = position // self.size * self.size
+        try:
+            return self._by_start[start]
+        except KeyError:
+            path = self.directory / f"{start:020d}"
+            raise FileNotFoundError(errno.ENOENT, "the file is missing", str(path)) from None
 
     def extend(self, position: int) -> Segment:
         """The file that holds ``position``; a new one where the run ends exactly there."""
@@ -131,8 +159,10 @@ class Segments:
             return self.at(position)
         self._system.make_directories(self.directory)
         start = position // self.size * self.size
-        self.files.append(Segment(self.directory / f"{start:020d}", self.size, self._system))
-        return self.files[-1]
+        segment = Segment(self.directory / f"{start:020d}", self.size, self._system)
+        self.files.append(segment)
+        self._by_start[start] = segment
+        return segment
 
     def write(self, at: int, data: bytes | bytearray) -> None:
         with memoryview(data) as view:
@@ -159,7 +189,7 @@ class Segments:
         """Forget everything from ``position`` on: later files are removed, the rest of this one becomes a hole."""
         while self.files and self.files[-1].start >= position:
             self.drop(self.files[-1])
-        if self.files and position < self.end:
+        if self.holds(position):
             self.at(position).zero_from(position)
 
     def drop_before(self, position: int) -> None:
@@ -169,10 +199,19 @@ class Segments:
 
     def drop(self, segment: Segment) -> None:
         self.files.remove(segment)
+        del self._by_start[segment.start]
         segment.close()
         self._system.unlink(segment.path)
+
+    def remove_directory(self) -> None:
+        """Remove the directory, and the one above it, where nothing is left in them."""
+        for directory in (self.directory, self.directory.parent):
+            if not directory.is_dir() or any(directory.iterdir()):
+                return
+            self._system.rmdir(directory)
 
     def close(self) -> None:
         for segment in self.files:
             segment.close()
         self.files = []
+        self._by_start = {}

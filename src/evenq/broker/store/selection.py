@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenq.broker.store.consumequeue import UNIT
+from evenq.broker.store.consumequeue import MISSING_SIZE, UNIT
 
 __all__ = ["Selection", "select"]
 
@@ -38,6 +38,9 @@ def select(units: bytes, count: int, max_bytes: int, codes: Collection[int] | No
     """The first ``count`` messages, at most ``max_bytes`` of them but one at least; with ``codes`` only those whose tag
     has one of these hashes. Messages that lie one behind the other in the log may be one piece.
 
+    Units of missing messages are passed over with ``codes``, and without them the first one is the end: what is found
+    has offsets without a gap then.
+
     >>> units = UNIT.pack(100, 20, 7) + UNIT.pack(120, 30, 8) + UNIT.pack(200, 10, 7)
     >>> select(units, 2, 1000)
     Selection(pieces=[(100, 50)], found=2, seen=2)
@@ -46,6 +49,8 @@ def select(units: bytes, count: int, max_bytes: int, codes: Collection[int] | No
     """
     pieces: list[tuple[int, int]] = []
     found = total = 0
+    # a block with a missing message never has room then
+    max_bytes = min(max_bytes, MISSING_SIZE - 1)
     if codes is None:
         found, total = _select_blocks(units, count, max_bytes, pieces)
         if found == count or found * UNIT.size == len(units):
@@ -53,7 +58,10 @@ def select(units: bytes, count: int, max_bytes: int, codes: Collection[int] | No
     seen = found
     start = end = -1
     for position, size, code in UNIT.iter_unpack(units[found * UNIT.size :]):
-        if codes is None or code in codes:
+        if size == MISSING_SIZE:
+            if codes is None:
+                break
+        elif codes is None or code in codes:
             if found == count or (found and total + size > max_bytes):
                 break
             if position != end:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from bisect import bisect_left, bisect_right
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
@@ -48,16 +48,18 @@ from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue, pack
 from evenq.broker.store.files import OS_FILES, DirectoryLock, Files, SyncFailed
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.readahead import ReadAhead
-from evenq.broker.store.recovery import first_time, recover
-from evenq.broker.store.retention import Retention, first_kept
+from evenq.broker.store.recovery import RecoveryReport, first_time, recover
+from evenq.broker.store.retention import DeletionPace, Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
+from evenq.broker.store.seal import seal, with_room_for_seal
 from evenq.broker.store.selection import select
 from evenq.broker.store.statefile import StateFile
 from evenq.errors import ArgumentError
+from evenq.protocol.batch import decode_batch
 from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
 from evenq.protocol.names import PATH_LIMIT, topic_error
-from evenq.protocol.properties import find_property
+from evenq.protocol.properties import decode_properties, find_property
 from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
 from evenq.protocol.view import MessageView
@@ -71,6 +73,9 @@ Saver = Callable[[], Callable[[], None]]
 
 # Bytes of consume queues that may wait in memory because the disk does not take them.
 _MOST_UNWRITTEN = 64 * 1024 * 1024
+
+# How many lines a start writes about what it has found to be wrong.
+_MOST_LINES = 20
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
@@ -168,6 +173,7 @@ class Store:
         queue_file_units: int = FILE_UNITS,
         levels: DelayLevels = DEFAULT_LEVELS,
         retention: Retention | None = None,
+        monotonic: Callable[[], float] | None = None,
         files: Files = OS_FILES,
     ) -> None:
         self._directory = directory
@@ -176,6 +182,8 @@ class Store:
         self._queue_file_units = queue_file_units
         self.levels = levels
         self.retention = retention or Retention()
+        # a clock that is not the system's is moved by its owner, and nobody sets it
+        self._deletion_pace = DeletionPace(clock, monotonic or (time.monotonic if clock is time.time else clock))
         self.files = files
         self._checkpoint_file = StateFile(directory / "checkpoint", files)
         self._abort = AbortFile(directory / "abort", files)
@@ -193,6 +201,9 @@ class Store:
         try:
             self.config = ConfigFiles(directory / "config", files)
             self.log = CommitLog(directory / "commitlog", log_file_size, files)
+            self._gaps = self.log.gaps
+            # the log offsets before which messages of deleted topics are gone
+            self._deleted = self.config.load_deleted_topics()
             self._ahead = ReadAhead(self.log.gather)
             self._checkpoint = self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
             self._prepare()
@@ -206,19 +217,44 @@ class Store:
         self._savers: list[Saver] = []
         # records of which others were made shortly before a kill: nobody need do it again
         self.sources: frozenset[int] = frozenset()
-        # whether the last run ended in good order
+        # whether the last run ended in good order, and what this start has found
         self.was_closed = True
+        self.recovered: RecoveryReport
         self._open()
 
     def _open(self) -> None:
         for directory in sorted((self._directory / "consumequeue").glob("*/*")):
-            if directory.name.isdecimal() and not topic_error(directory.parent.name, PATH_LIMIT):
-                self.queue(directory.parent.name, int(directory.name))
+            topic = directory.parent.name
+            if directory.name.isdecimal() and not topic_error(topic, PATH_LIMIT) and any(directory.iterdir()):
+                queue = self.queue(topic, int(directory.name))
+                begin = queue.log_start
+                if begin is not None and begin < self._deleted.get(topic, 0):
+                    # the end came while the topic was being deleted
+                    del self._queues[topic, queue.queue_id]
+                    queue.delete()
         clean = self.was_closed = not self._abort.found
         queues = list(self._queues.values())
-        found = recover(self.log, queues, self.queue, self._checkpoint, clean=clean, levels=self.levels)
+        now = int(self._clock() * 1000)
+        found = recover(
+            self.log,
+            queues,
+            self.queue,
+            self._checkpoint,
+            clean=clean,
+            now=now,
+            damaged_to=self._directory / "damaged",
+            deleted=self._deleted,
+            levels=self.levels,
+            files=self.files,
+        )
+        self.recovered = report = found.report
         if not clean:
-            log.info("%s: read %d bytes of the log after an unclean end", self._directory, found.scanned)
+            log.info("%s: read %d bytes of the log after an unclean end", self._directory, report.end - report.start)
+        lines = list(report.lines())
+        for line in lines[:_MOST_LINES]:
+            log.warning("%s: %s", self._directory, line)
+        if len(lines) > _MOST_LINES:
+            log.warning("%s: %d more things like these are not listed", self._directory, len(lines) - _MOST_LINES)
         self._last_time = found.last_time
         self.sources = found.sources
         self._dirty.update(self._queues.values())
@@ -231,7 +267,7 @@ class Store:
             if (error := topic_error(topic, PATH_LIMIT)) or not 0 <= queue_id < 1 << 31:
                 raise ArgumentError("queue", (topic, queue_id), error or "queues have numbers from 0 to 2147483647")
             directory = self._directory / "consumequeue" / topic / str(queue_id)
-            found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units, self.files)
+            found = ConsumeQueue(directory, topic, queue_id, self._queue_file_units, self.files, self._gaps)
             self._queues[topic, queue_id] = found
         return found
 
@@ -248,10 +284,16 @@ class Store:
         now = int(self._clock() * 1000)
         form = self._form(message, now)
         properties = message.properties.encode()
+        is_sealed = False
+        if b"\0" in properties or b"__CRC32#" in properties:
+            properties = with_room_for_seal(properties)
+            is_sealed = b"\0" in properties
         size = form.overhead + len(message.body) + len(properties)
         self._make_room(size)
         stored = Stored(queue.next, self.log.next)
         record = form.record(message.body, properties, *stored, flag=message.flag)
+        if is_sealed:
+            record = seal(record)
         delayed = message.topic == SCHEDULE_TOPIC
         code = self.levels.due(message.queue_id + 1, now) if delayed else _tag_code(message.tags)
         self._stage(record, (size,), queue, UNIT.pack(stored.log_offset, size, code), now)
@@ -267,11 +309,22 @@ class Store:
         if not self.log.fits(form.most(batch.body)):
             self._make_room(sum(form.batch(batch.body, 0, 0).sizes))
         made = batch_records(form, batch.body, queue.next, self.log.next)
+        if made.has_zeros:
+            return self._append_singly(batch)
         *offsets, _ = accumulate(made.sizes, initial=self.log.next)
         stored = StoredBatch(queue.next, offsets)
         units = pack_units(offsets, made.sizes, _tag_codes(batch.body, made))
         self._stage(made.records, made.sizes, queue, units, now)
         return stored
+
+    def _append_singly(self, batch: Incoming) -> StoredBatch:
+        """Stage the messages of a batch one by one, some of which need a checksum."""
+        stored = []
+        for entry in decode_batch(batch.body):
+            tags = decode_properties(entry.properties).get("TAGS")
+            message = batch._replace(body=entry.body, properties=entry.properties, flag=entry.flag, tags=tags)
+            stored.append(self.append(message))
+        return StoredBatch(stored[0].queue_offset, [place.log_offset for place in stored])
 
     def _form(self, message: Incoming, now: int) -> RecordForm:
         return RecordForm(
@@ -447,11 +500,18 @@ class Store:
     def _expire(self) -> None:
         start, starts = self.log.start, self.log.file_starts
         now = int(self._clock() * 1000)
-        self.log.drop_before(first_kept(starts, self.log.end, partial(first_time, self.log), now, self.retention))
+        allowed = self._deletion_pace.allowance()
+        times = partial(first_time, self.log)
+        self.log.drop_before(first_kept(starts, self.log.end, times, now, self.retention, allowed))
         if self.log.start > start:
+            self._deletion_pace.deleted(starts.index(self.log.start))
             log.info("%s: the log begins at %d now, no longer at %d", self._directory, self.log.start, start)
             for queue in self._queues.values():
                 queue.trim(self.log.start)
+            kept = {topic: offset for topic, offset in self._deleted.items() if offset > self.log.start}
+            if kept != self._deleted:
+                self._deleted = kept
+                self.config.save_deleted_topics(kept)
 
     # -- reading
 
@@ -479,6 +539,9 @@ class Store:
         count = min(count, max_bytes // MIN_RECORD + 1)
         if codes is None and count > 0:
             body, found = self._ahead.read(queue, offset, count, max_bytes)
+            if not found:
+                reached = queue.first_present(offset, min(offset + _MAX_SCAN, queue.max))
+                return Read(ReadStatus.NO_MATCH, reached, queue.min, queue.max)
             return Read(ReadStatus.FOUND, offset + found, queue.min, queue.max, body, found)
         chosen = select(queue.units(offset, max(count, _MAX_SCAN)), count, max_bytes, codes)
         reached = offset + chosen.seen
@@ -498,14 +561,16 @@ class Store:
         if queue is None or not queue.min <= offset < queue.max:
             return None
         position, size, _ = queue.unit(offset)
-        return store_time(self.log.read(position, position + size))
+        return store_time(self.log.read(position, position + size)) if size else None
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """The first offset stored at ``timestamp`` or later; with ``upper`` the last one stored at it or earlier."""
-        low, high = self.bounds(topic, queue_id)
-        search = bisect_right if upper else bisect_left
-        found = search(range(high), timestamp, lo=low, key=lambda offset: self.time_of(topic, queue_id, offset) or 0)
-        return max(low, found - 1) if upper else found
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        latest = timestamp if upper else timestamp - 1
+        found = queue.first(lambda offset: (self.time_of(topic, queue_id, offset) or 0) > latest)
+        return max(queue.min, found - 1) if upper else found
 
     def is_recent(self, topic: str, queue_id: int, offset: int, within: int) -> bool:
         """Whether the message is among the last ``within`` bytes of the log."""
@@ -520,7 +585,7 @@ class Store:
             staged = (data for at, data, queue, _, _ in self.staged if at == log_offset and queue is not None)
             found = next(staged, None)
             return None if found is None else bytes(found)
-        if log_offset < self.log.start:
+        if log_offset < self.log.start or not self.log.holds(log_offset):
             return None
         data, base = self.log.file(log_offset)
         entry = read_entry(data, log_offset - base, log_offset)
@@ -534,13 +599,27 @@ class Store:
     # -- the rest
 
     def delete_topic(self, topic: str) -> None:
-        """Forget the queues of a topic; its messages stay in the log until that is cleaned."""
+        """Forget the queues of a topic; its messages stay in the log until that is cleaned.
+
+        First it is noted on the disk that they are gone. So no start makes their entries again, also if there is a new
+        topic of that name.
+        """
+        if not any(queue_topic == topic for queue_topic, _ in self._queues):
+            return
+        self._note_deleted(topic, self.log.next)
+        # what this turn has staged may still be taken back, and its places be given to others
+        self.on_discard(lambda: self._note_deleted(topic, self.log.end))
+        self.config.sync()
         for key in [key for key in self._queues if key[0] == topic]:
             queue = self._queues.pop(key)
             queue.is_deleted = True
             self._dirty.discard(queue)
             self._ahead.forget(queue)
             queue.delete()
+
+    def _note_deleted(self, topic: str, log_offset: int) -> None:
+        self._deleted = {**self._deleted, topic: log_offset}
+        self.config.save_deleted_topics(self._deleted)
 
     def close(self) -> None:
         """Write everything to the disk and leave the directory as one that was closed cleanly. If that fails, the next

@@ -1,0 +1,155 @@
+"""What to do about a place in the log where no whole record is.
+
+If nothing but zeros follows, the log ends there. Otherwise something was damaged, and records behind it may be whole.
+The first of these counts at which a whole record is found that says of itself that it is there, and that is not older
+than the last good one:
+
+1. where the damaged record ends, by its size or by the sizes of its parts;
+2. the next place that an entry of a consume queue names, of those that have survived;
+3. the next place at which the bytes look like a record, but not within the damaged record, as far as its sizes can be
+   true: a sender may have put a record into a body.
+
+The bytes before it are copied to the directory ``damaged``. Then something takes their place that the Java broker and
+evenq pass over: a record of a half message in a topic of its own, or the marker that fills the end of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenq.broker.store.commitlog import CommitLog
+from evenq.broker.store.files import Files
+from evenq.broker.store.scan import BLANK, read_entry, sizes_at
+from evenq.protocol.flags import SysFlag
+from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm
+from evenq.protocol.records import MIN_RECORD
+
+__all__ = ["fill", "next_whole", "save"]
+
+_TOPIC = "rmq_sys_damaged"
+
+# No record is shorter: its topic has at least one character.
+_SHORTEST = MIN_RECORD + 1
+_LARGEST_FILLER = 16 * 1024 * 1024
+_MAGICS = MAGIC_V1.to_bytes(4), MAGIC_V2.to_bytes(4)
+_HOST = "127.0.0.1:0"
+_CHUNK = 1024 * 1024
+# by how much clocks of a broker may have been put back
+_OLDER_MS = 3_600_000
+
+
+def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last_time: int) -> int | None:
+    """The first place behind ``at``, where the log is damaged, at which it can be read again; None if there is none.
+
+    ``end`` is the end of what is not zeros, ``named`` are places in order that consume queues name.
+    """
+    file_end = _file_end(log, at)
+    data, base = log.file(at)
+    first = min(at + _SHORTEST, file_end)
+    ends = [at + size for size in sizes_at(data, at - base) if first <= at + size <= file_end]
+    for place in ends:
+        if _is_whole(log, place, last_time, marker=True):
+            return place
+    for place in named[np.searchsorted(named, first) :].tolist():
+        if place < end and _is_whole(log, place, last_time):
+            return int(place)
+    places = _magics(log, max([first, *ends]), end)
+    return next((place for place in places if _is_whole(log, place, last_time)), None)
+
+
+def _is_whole(log: CommitLog, place: int, last_time: int, *, marker: bool = False) -> bool:
+    if not log.holds(place):
+        return False
+    data, base = log.file(place)
+    entry = read_entry(data, place - base, place)
+    if entry is BLANK:
+        return marker and int.from_bytes(log.read(place, place + 4)) == _file_end(log, place) - place
+    return entry is not None and not entry.doubtful and entry.store_time >= last_time - _OLDER_MS
+
+
+def _magics(log: CommitLog, start: int, end: int) -> Iterator[int]:
+    """The places from ``start`` on where a record would be whose magic number is there."""
+    while start < end:
+        file_end = _file_end(log, start)
+        if log.holds(start):
+            data, base = log.file(start)
+            last = min(file_end, end) - base
+            found = [data.find(magic, start - base + 4, last) for magic in _MAGICS]
+            while at := min((place for place in found if place >= 0), default=0):
+                yield base + at - 4
+                found = [
+                    data.find(magic, at + 1, last) if place == at else place
+                    for magic, place in zip(_MAGICS, found, strict=True)
+                ]
+        start = file_end
+
+
+def _file_end(log: CommitLog, position: int) -> int:
+    return (position // log.file_size + 1) * log.file_size
+
+
+def save(log: CommitLog, start: int, end: int, directory: Path, files: Files) -> Path:
+    """Copy a part of the log to a file of its own, on the disk when this returns."""
+    files.make_directories(directory)
+    path = directory / f"{start}-{end - start}"
+    number = 1
+    while path.exists():
+        number += 1
+        path = directory / f"{start}-{end - start}.{number}"
+    beside = path.with_name(f"{path.name}.tmp")
+    descriptor = files.open(beside, create=True, empty=True)
+    try:
+        for at, chunk in _chunks(log, start, end):
+            files.write(descriptor, chunk, at - start)
+        files.sync(descriptor, beside)
+    finally:
+        files.close(descriptor)
+    files.rename(beside, path)
+    files.sync_names(path)
+    return path
+
+
+def _chunks(log: CommitLog, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    while start < end:
+        stop = min(start + _CHUNK, end, _file_end(log, start))
+        if log.holds(start):
+            yield start, log.read(start, stop)
+        start = stop
+
+
+def fill(log: CommitLog, start: int, end: int, store_time: int) -> None:
+    """Let something take the place of damaged bytes that everybody passes over; it is on the disk then."""
+    while start < end:
+        file_end = _file_end(log, start)
+        if not log.holds(start):
+            pass
+        elif file_end <= end:
+            log.overwrite(start, log.marker(file_end - start))
+        else:
+            _fill_with_records(log, start, end, store_time)
+        start = file_end
+
+
+def _fill_with_records(log: CommitLog, start: int, end: int, store_time: int) -> None:
+    while start < end:
+        size = end - start if end - start <= _LARGEST_FILLER else _LARGEST_FILLER - _SHORTEST
+        log.overwrite(start, _filler(start, size, store_time))
+        start += size
+
+
+def _filler(log_offset: int, size: int, store_time: int) -> bytes:
+    form = RecordForm(
+        topic=_TOPIC[: size - MIN_RECORD],
+        # in no queue
+        queue_id=-1,
+        born_timestamp=store_time,
+        born_host=_HOST,
+        store_timestamp=store_time,
+        store_host=_HOST,
+        sys_flag=int(SysFlag.PREPARED),
+    )
+    return form.record(bytes(size - form.overhead), b"", 0, log_offset)
