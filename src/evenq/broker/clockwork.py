@@ -52,11 +52,13 @@ class TrustedClock:
         self._set_at: float | None = None
 
     def __call__(self) -> float:
-        now = self._monotonic()
-        ahead = self._clock() - now
-        if abs(ahead - self._ahead) <= _JUMP_S:
+        wall, now = self._clock(), self._monotonic()
+        ahead = wall - now
+        if -_JUMP_S <= ahead - self._ahead <= _JUMP_S:
+            # each message that is sent asks for the time
             self._ahead, self._set_at = ahead, None
-        elif self._set_at is None or abs(ahead - self._set_ahead) > _JUMP_S:
+            return wall
+        if self._set_at is None or abs(ahead - self._set_ahead) > _JUMP_S:
             self._set_ahead, self._set_at = ahead, now
             log.warning(
                 "the clock was set by %+.0f s: that counts if it lasts for %g s", ahead - self._ahead, _BELIEVED_AFTER_S

@@ -55,8 +55,8 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     made["crc"] = np.fromiter(map(crc32, bodies.tolist()), np.uint32, count) & 0x7FFFFFFF
     made["queue_offset"] = np.arange(queue_offset, queue_offset + count)
     made["log_offset"] = np.arange(log_offset, log_offset + len(records), len(blank))
-    properties = np.frombuffer(data, np.uint8).reshape(count, size)[:, size - properties_size :]
-    return BatchRecords(records, [len(blank)] * count, given["tail"].tolist, not bool(properties.all()))
+    has_zeros = given["tail"].tobytes().count(0) > properties_size.to_bytes(2).count(0) * count
+    return BatchRecords(records, [len(blank)] * count, given["tail"].tolist, has_zeros)
 
 
 @lru_cache(256)

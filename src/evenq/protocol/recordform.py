@@ -6,7 +6,7 @@ See :mod:`evenq.protocol.records` for what a record is made of.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -137,7 +137,7 @@ class RecordForm:
         more, topic, pack = self.overhead - _BATCH_OVERHEAD, self._topic, self._pack
         head, note = read_head, sizes.append
         magic, queue_id, shared = self._magic, self._queue_id, self._shared
-        at, last, has_zeros, find = 0, len(data) - _BATCH_OVERHEAD, False, data.find
+        at, last = 0, len(data) - _BATCH_OVERHEAD
         with suppress(IndexError):
             while at <= last:
                 size, flag, body_size = head(data, at)
@@ -147,8 +147,6 @@ class RecordForm:
                 rest = data[tail] << 8 | data[tail + 1]
                 if rest != end - tail - 2 or body_size < 0 or rest > 0x7FFF:
                     break
-                if find(0, tail + 2, end) >= 0:
-                    has_zeros = True
                 body = data[body_at:tail]
                 size += more
                 crc = crc32(body) & 0x7FFFFFFF
@@ -165,7 +163,20 @@ class RecordForm:
         if at != len(data):
             # says what is wrong
             split_batch(data)
-        return BatchRecords(b"".join(pieces), sizes, lambda: pieces[3::4], has_zeros)
+        tails = pieces[3::4]
+        return BatchRecords(b"".join(pieces), sizes, lambda: tails, have_zeros(tails))
+
+
+def have_zeros(tails: Sequence[bytes]) -> bool:
+    r"""Whether zero bytes are among the properties of messages, each given with the two bytes of its size before it.
+
+    >>> have_zeros([b"\0\1a", b"\0\0"]), have_zeros([b"\0\1a", b"\0\2b\0"])
+    (False, True)
+    """
+    # Nearly always: sizes below 256 have one zero each, that of nothing has two, and there are no others.
+    if len(max(tails, key=len, default=b"")) < 0x102:
+        return b"".join(tails).count(0) != len(tails) + tails.count(b"\0\0")
+    return any(0 in tail[2:] for tail in tails)
 
 
 @lru_cache(4096)
