@@ -6,9 +6,11 @@ which a broker filters without looking at the message. The queue offset of a mes
 Units come when their messages are in the commit log. They are kept in memory until a good number of them is written
 together: after a kill they are made again from the commit log (see :mod:`evenq.broker.store.recovery`).
 
-An offset whose message is gone for good keeps a unit of its own, so that all others keep their offsets: position 0, and
-as its size the largest number. The Java broker writes the same where a queue begins in the middle of a file. Readers
-pass over such units, and over those of messages in files of the log that are missing.
+An offset whose message is gone for good keeps a unit of its own, so that all others keep their offsets: the place of
+the message before it (or after it, if there is none before), with a code that no tag has. Readers pass over such units,
+and over those of messages in files of the log that are missing. The Java broker gives the other message once more in
+their place. Where a unit has no message at all it gives nothing, nor most of what follows: so units of position 0 and
+the largest size, which it writes where a queue begins in the middle of a file, stand where there is no other message.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ UNIT = struct.Struct(">qiq")
 # units in a file, as the Java broker has it by default
 FILE_UNITS = 300_000
 
-# the size that stands in the unit of a missing message
+# the size that stands in the unit of a missing message, and the code by which it is known in the file
 MISSING_SIZE = 0x7FFFFFFF
-_MISSING = UNIT.pack(0, MISSING_SIZE, 0)
+_MISSING_CODE = 0x45564E51_80000000
+_MISSING_MARK = _MISSING_CODE.to_bytes(8)
 # what callers are told of it: no message is at that place of the log
 _NOWHERE = (-1, 0, 0)
 
@@ -62,6 +65,10 @@ def pack_units(log_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Seq
     if tags_codes is not None:
         fields[2::3] = tags_codes
     return _several(len(sizes)).pack(*fields)
+
+
+def _mark_missing(fields: NDArray[np.void]) -> None:
+    fields["size"][fields["code"] == _MISSING_CODE] = MISSING_SIZE
 
 
 class ConsumeQueue:
@@ -135,14 +142,19 @@ class ConsumeQueue:
     def unwritten_bytes(self) -> int:
         return len(self._pending)
 
-    def skip_to(self, offset: int) -> None:
-        """Let the next message get ``offset``: those that had the offsets before it are gone. For starts."""
+    def skip_to(self, offset: int, following: tuple[int, int] | None = None) -> None:
+        """Let the next message get ``offset``: those that had the offsets before it are gone. For starts.
+
+        ``following`` is the place of the next message in the log, and its size.
+        """
         if not self._segments.files and not self._pending:
             # nothing is known of the queue: its first file begins at a round number
             self._written = self._synced = self.max = offset // self._file_units * self._file_units
             self.min = offset
+        place, size = self._last_present() or following or (0, MISSING_SIZE)
+        missing = UNIT.pack(place, size, _MISSING_CODE)
         while self.max < offset:
-            self._pending += _MISSING * min(offset - self.max, _TOGETHER)
+            self._pending += missing * min(offset - self.max, _TOGETHER)
             self.max = self._written + len(self._pending) // UNIT.size
             if len(self._pending) >= _WRITE_AT:
                 self.write_out()
@@ -154,10 +166,12 @@ class ConsumeQueue:
         Messages in missing files of the log are missing, too.
         """
         units = self._stored(offset, min(offset + count, self.max))
-        return units if not self._gaps else self._without_gaps(units)
+        return units if not self._gaps and _MISSING_MARK not in units else self._with_missing(units)
 
-    def _without_gaps(self, units: bytes) -> bytes:
+    def _with_missing(self, units: bytes) -> bytes:
+        """Units in which those of missing messages have their size."""
         fields = np.frombuffer(units, _FIELDS).copy()
+        _mark_missing(fields)
         for begin, end in self._gaps:
             fields["size"][(fields["position"] >= begin) & (fields["position"] < end)] = MISSING_SIZE
         return fields.tobytes()
@@ -185,15 +199,18 @@ class ConsumeQueue:
     @property
     def log_end(self) -> int:
         """The log offset behind the last message; 0 for an empty queue."""
+        return sum(self._last_present() or (0, 0))
+
+    def _last_present(self) -> tuple[int, int] | None:
+        """Commit log offset and size of the last message that is not missing."""
         end = self.max
         while end > self.min:
             begin = max(end - _TOGETHER, self.min)
             present = np.flatnonzero(self._sizes(begin, end) != MISSING_SIZE)
             if len(present):
-                log_offset, size, _ = self.unit(begin + int(present[-1]))
-                return log_offset + size
+                return self.unit(begin + int(present[-1]))[:2]
             end = begin
-        return 0
+        return None
 
     @property
     def log_start(self) -> int | None:
@@ -267,7 +284,8 @@ class ConsumeQueue:
                 units = self._segments.read(offset * UNIT.size, self._block(offset) * UNIT.size)
             except FileNotFoundError:
                 return offset
-            fields = np.frombuffer(units, _FIELDS)
+            fields = np.frombuffer(units, _FIELDS).copy()
+            _mark_missing(fields)
             sizes, positions = fields["size"].astype(np.int64), fields["position"].astype(np.int64)
             missing = sizes == MISSING_SIZE
             # the place behind each message; missing ones have that of the message before them
@@ -293,7 +311,8 @@ class ConsumeQueue:
         while offset < self._segments.end // UNIT.size:
             count = self._block(offset)
             if self._segments.holds(offset * UNIT.size):
-                fields = np.frombuffer(self._segments.read(offset * UNIT.size, count * UNIT.size), _FIELDS)
+                fields = np.frombuffer(self._segments.read(offset * UNIT.size, count * UNIT.size), _FIELDS).copy()
+                _mark_missing(fields)
                 if not fields["size"].any():
                     break
                 places = fields["position"][(fields["size"] > 0) & (fields["size"] != MISSING_SIZE)].astype(np.int64)

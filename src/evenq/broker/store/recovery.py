@@ -323,7 +323,7 @@ class _Reading:
         elif not has_room and following != wanted + 1:
             self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, which ends at {first}")
         else:
-            queue.skip_to(wanted)
+            queue.skip_to(wanted, (log_offset, entry.size))
             if first >= queue.min:
                 self.report.queue_gaps.append(QueueGap(queue.topic, queue.queue_id, first, wanted))
             self._append(queue, log_offset, entry)
