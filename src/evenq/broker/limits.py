@@ -49,7 +49,7 @@ class Limits:
     # queues, topics, groups or entries in the answer to an administrative request
     max_admin_rows: int = 10_000
     # After so long with the requests of one connection the others have their turn.
-    loop_budget_s: float = 0.02
+    loop_budget_s: float = 0.002
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -44,6 +44,8 @@ _TOLD = 100
 
 # Idle connections are looked for so often, or more often where less time is allowed.
 _LOOK_EVERY_S = 1.0
+# Who connects again and again, though there are too many connections, must not fill the log.
+_REFUSALS_LOGGED_EVERY_S = 10.0
 # What clients have not read is counted anew at most so often: one that asks for much must not wait for the counting.
 _COUNT_EVERY_S = 0.01
 
@@ -408,6 +410,9 @@ class Server:
         # answers that are worked on in pieces, and how many of them each connection waits for
         self._long: deque[tuple[Pieces, Command, Connection]] = deque()
         self._long_of: Counter[Connection] = Counter()
+        # connections that were refused because there were too many, and when that was logged last
+        self._refused = 0
+        self._refusal_logged_at = float("-inf")
         # connections that were closed because they were idle
         self.timed_out = 0
         self._housekeeping: asyncio.Task[None] | None = None
@@ -628,12 +633,17 @@ class Server:
         self._idle.clear()
         over = len(self.connections) - self.limits.max_connections
         if over > 0:
-            log.warning(
-                "%s: refusing %s, there are %d connections already",
-                self.name,
-                connection.address,
-                self.limits.max_connections,
-            )
+            self._refused += 1
+            now = self.now()
+            if now - self._refusal_logged_at >= _REFUSALS_LOGGED_EVERY_S:
+                self._refusal_logged_at = now
+                log.warning(
+                    "%s: refusing %s, there are %d connections already (%d refused so far)",
+                    self.name,
+                    connection.address,
+                    self.limits.max_connections,
+                    self._refused,
+                )
             if over > _TOLD:
                 connection.close()
             else:
