@@ -173,6 +173,28 @@ def test_each_message_is_delivered_once_whenever_the_broker_is_killed(
     opened.end()
 
 
+def test_a_copy_that_is_lost_is_delivered_though_a_later_one_is_there(opened: OpenStore, hand: Hand) -> None:
+    waiting = delays(opened)
+    opened.put(message(b"one", DELAY="1"))
+    opened.put(message(b"two", DELAY="1"))
+    hand.now += 1
+    end = opened.store.log.end
+    waiting.deliver()
+    opened.kill()
+    # the sector with the beginning of the copy was not on the disk
+    path = opened.directory / "commitlog" / "0".zfill(20)
+    content = path.read_bytes()
+    path.write_bytes(content[:end] + bytes(60) + content[end + 60 :])
+    for _ in range(2):
+        opened.open()
+        delays(opened)
+        opened.checkpoint()
+        opened.kill()
+    opened.open()
+    delays(opened).deliver()
+    assert sorted(bodies(opened.store)) == [b"one", b"two"]
+
+
 def test_what_the_disk_refuses_is_delivered_later(
     opened: OpenStore, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

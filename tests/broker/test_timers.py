@@ -1,3 +1,4 @@
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,6 +219,29 @@ def test_each_message_is_delivered_once_whenever_the_broker_is_killed(
     opened.deliver()
     assert sorted(bodies(opened.store)) == sorted(sent)
     opened.end()
+
+
+def test_a_lost_timer_log_lets_nothing_be_delivered_again(opened: OpenTimers, hand: Hand) -> None:
+    opened.put(message(b"later", TIMER_DELAY_SEC="1"))
+    hand.now += 3
+    opened.deliver()
+    opened.kill()
+    shutil.rmtree(opened.directory / "timerlog")
+    opened.open()
+    opened.deliver()
+    assert bodies(opened.store) == [b"later"]
+
+
+def test_a_checkpoint_before_the_first_delivery_forgets_nothing_delivered(opened: OpenTimers, hand: Hand) -> None:
+    opened.put(message(b"later", TIMER_DELAY_SEC="1"))
+    hand.now += 3
+    opened.deliver()
+    for _ in range(2):
+        opened.kill()
+        opened.open()
+        opened.checkpoint()
+    opened.deliver()
+    assert bodies(opened.store) == [b"later"]
 
 
 # What an older broker may have stored

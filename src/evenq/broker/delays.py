@@ -31,18 +31,18 @@ class DelayedMessages:
         saved = store.config.load_delay_offsets()
         self._offsets = dict(saved.offset_table)
         self._version = self._saved = saved.data_version or DataVersion()
-        self._reach(self._delivered())
+        # how far each level was delivered before a kill, perhaps with gaps, where that was not saved any more
+        self._known = self._delivered()
         store.save_with_checkpoints(self._saver)
 
     def _delivered(self) -> dict[int, int]:
-        """How far levels were delivered before a kill, where that was not saved any more."""
-        reached: dict[int, int] = {}
+        known: dict[int, int] = {}
         for position in self._store.sources:
             message = self._store.message_at(position)
             if message is not None and message.topic == SCHEDULE_TOPIC:
                 level = message.queue_id + 1
-                reached[level] = max(reached.get(level, self._offset(level)), message.queue_offset + 1)
-        return reached
+                known[level] = max(known.get(level, 0), message.queue_offset + 1)
+        return known
 
     def _reach(self, offsets: dict[int, int]) -> None:
         if offsets.items() - self._offsets.items():
@@ -100,6 +100,9 @@ class DelayedMessages:
             self._failures.record(error, f"the delayed message at {position} of the log is skipped")
 
     def _deliver_one(self, position: int) -> None:
+        if position in self._store.sources:
+            # It was delivered before a kill, when that could not be saved any more. Others before it may not have been.
+            return
         message = self._store.message_at(position)
         real = real_queue(message) if message else None
         if message is None or real is None:
@@ -107,7 +110,9 @@ class DelayedMessages:
             return
         self._store.append(stored_again(message, *real, message.properties))
 
-    def _saver(self) -> Callable[[], None]:
+    def _saver(self) -> Callable[[], None] | None:
+        if any(self._offset(level) < offset for level, offset in self._known.items()):
+            return None
         version = self._version
         table = DelayOffsetTable(offset_table=dict(self._offsets), data_version=version)
 

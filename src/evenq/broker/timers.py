@@ -64,9 +64,11 @@ class Timers:
         # what is left of the second that is being delivered, and the messages of it that were taken back
         self._due: deque[TimerUnit] = deque()
         self._taken_back: set[str] = set()
+        # where messages are in the log that stand in the timer log and were delivered before a kill
+        self._known: set[int] = set()
         # the first message of the timers' queue that is not in the timer log
         self._next = self._replay()
-        self._skip_delivered()
+        self._known_next = self._delivered()
         store.save_with_checkpoints(self._saver)
 
     # -- after a start
@@ -80,6 +82,8 @@ class Timers:
                 break
             if unit.second >= self._second:
                 self._note(unit.second, position)
+                if unit.log_offset in self._store.sources:
+                    self._known.add(unit.log_offset)
             end, last = self._log.behind(position), unit
         self._log.cut(end)
         newest = self._store.message_at(last.log_offset) if last else None
@@ -88,22 +92,11 @@ class Timers:
             self._store.bounds(TIMER_TOPIC, 0)[1],
         )
 
-    def _skip_delivered(self) -> None:
-        """Go behind the last message that was delivered before a kill, where that was not saved any more."""
-        missing = {position for position in self._store.sources if self._is_timer(position)}
-        for second in sorted(self._last) if missing else ():
-            for count, unit in enumerate(self._chain(second), 1):
-                if unit.log_offset in missing:
-                    missing.remove(unit.log_offset)
-                    self._second, self._done = second, count
-            if not missing or not self._is_over(second):
-                break
-        while self._seconds and self._seconds[0] < self._second:
-            del self._last[heapq.heappop(self._seconds)]
-
-    def _is_timer(self, position: int) -> bool:
-        message = self._store.message_at(position)
-        return message is not None and message.topic == TIMER_TOPIC
+    def _delivered(self) -> int:
+        """Behind the last message of the timers' queue that was delivered before a kill, where that was not saved."""
+        messages = map(self._store.message_at, self._store.sources)
+        offsets = (message.queue_offset for message in messages if message and message.topic == TIMER_TOPIC)
+        return max(offsets, default=-1) + 1
 
     # -- from the queue into the timer log
 
@@ -114,7 +107,10 @@ class Timers:
             position, size, _ = self._store.queue(TIMER_TOPIC, 0).unit(self._next)
             message = self._store.message_at(position)
             out = None if message is None else _due(message)
-            if message is None or out is None:
+            if position in self._store.sources:
+                # it was delivered before a kill, and is missing in the timer log since the power failed
+                pass
+            elif message is None or out is None:
                 log.warning("message %d of %s is skipped: it does not say when it is due", self._next, TIMER_TOPIC)
             else:
                 self._add(message, size, out)
@@ -156,6 +152,7 @@ class Timers:
             for unit in batch:
                 self._try(unit)
             self._settle()
+            self._known.difference_update(unit.log_offset for unit in batch)
             self._count(len(batch))
         more = self._next < self._store.bounds(TIMER_TOPIC, 0)[1]
         return more or bool(self._due) or bool(self._seconds and self._is_over(self._seconds[0]))
@@ -177,6 +174,7 @@ class Timers:
         del self._last[second]
         if second != self._second:
             self._second, self._done = second, 0
+        self._known.difference_update(unit.log_offset for unit in units[: self._done])
         self._taken_back = {key for unit in units if unit.kind & ~NORMAL == DELETE and (key := self._target(unit))}
         self._due.extend(units[self._done :])
         self._count(0)
@@ -216,6 +214,9 @@ class Timers:
             self._failures.record(error, f"the timed message at {unit.log_offset} of the log is skipped")
 
     def _deliver_one(self, unit: TimerUnit) -> None:
+        if unit.log_offset in self._store.sources:
+            # It was delivered before a kill, when that could not be saved any more. Others before it may not have been.
+            return
         message = self._store.message_at(unit.log_offset)
         real = real_queue(message) if message else None
         if message is None or real is None:
@@ -235,7 +236,9 @@ class Timers:
 
     # -- the rest
 
-    def _saver(self) -> Callable[[], None]:
+    def _saver(self) -> Callable[[], None] | None:
+        if self._known or self._next < self._known_next:
+            return None
         self._log.trim(self._store.log.start)
         reached = TimerCheckpoint(self._second, self._next, self._done)
 

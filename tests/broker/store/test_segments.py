@@ -52,15 +52,22 @@ def test_a_run_may_begin_anywhere(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / f"{0:020d}").write_bytes(b"12345")
-    (tmp_path / f"{16:020d}").write_bytes(bytes(16))
-    with pytest.raises(StateError, match="00000000000000000000 has 5 bytes and must have 16"):
+    (tmp_path / f"{0:020d}").write_bytes(bytes(20))
+    with pytest.raises(StateError, match="00000000000000000000 has 20 bytes and must have 16"):
         Segments(tmp_path, SIZE)
 
 
-def test_a_last_file_that_was_being_cut_gets_its_size_back(tmp_path: Path) -> None:
+def test_files_of_a_smaller_size_are_refused_by_name(tmp_path: Path) -> None:
+    for start in (0, 8):
+        (tmp_path / f"{start:020d}").write_bytes(bytes(8))
+    with pytest.raises(StateError, match="00000000000000000008 has 8 bytes and must have 16"):
+        Segments(tmp_path, SIZE)
+
+
+def test_files_without_their_size_on_the_disk_get_it_back(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(b"12345")
-    assert Segments(tmp_path, SIZE).read(0, 16) == b"12345" + bytes(11)
+    (tmp_path / f"{16:020d}").write_bytes(b"67")
+    assert Segments(tmp_path, SIZE).read(0, 32) == b"12345" + bytes(11) + b"67" + bytes(14)
 
 
 def test_other_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:

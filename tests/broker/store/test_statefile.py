@@ -93,3 +93,28 @@ def test_whatever_fails_the_old_or_the_new_content_is_found(tmp_path: Path, numb
 
 def test_the_operations_that_can_fail_are_those_of_files() -> None:
     assert all(callable(getattr(FailingFiles, name)) for name in OPERATIONS)
+
+
+def test_a_file_without_a_backup_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
+    files = FailingFiles()
+    file = StateFile(tmp_path / "topics.json", files)
+    files.fail(at=1, operation="datasync", error=errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.save(b"one")
+    assert load(file.path) is None
+    file.save(b"one")
+    file.sync()
+    files.fail(at=1, operation="datasync", error=errno.EIO)
+    file.save(b"two")
+    assert (load(file.path), file.backup.read_bytes()) == (b"two", b"one")
+
+
+def test_a_file_that_a_killed_process_left_without_a_backup_is_replaced_safely(tmp_path: Path) -> None:
+    StateFile(tmp_path / "topics.json").save(b"one")
+    files = FailingFiles()
+    file = StateFile(tmp_path / "topics.json", files)
+    assert file.load(decode) == b"one"
+    files.fail(at=1, operation="datasync", error=errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.save(b"two")
+    assert load(file.path) == b"one"

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from evenq.broker.store.files import SyncFailed
 from evenq.broker.store.timerlog import NO_UNIT, NORMAL, ROLL, TimerLog, TimerUnit
+from tests.broker.store.failing import FailingFiles
 
 # five units and the marker behind them
 FILE = 5 * 52 + 16 + 30
@@ -79,3 +81,23 @@ def test_files_whose_messages_are_deleted_go_too(log: TimerLog, tmp_path: Path) 
     assert [int(path.name) for path in sorted(tmp_path.iterdir())] == [FILE, 2 * FILE]
     log.trim(10**6)
     assert [int(path.name) for path in sorted(tmp_path.iterdir())] == [2 * FILE]
+
+
+def test_a_unit_of_which_only_the_first_sector_is_there_ends_the_log(log: TimerLog, tmp_path: Path) -> None:
+    positions = fill(log, 3)
+    path = tmp_path / "0".zfill(20)
+    content = path.read_bytes()
+    # up to where the unit says at which place of the commit log its message is
+    behind = positions[1] + 36
+    path.write_bytes(content[:behind] + bytes(len(content) - behind))
+    assert [position for position, _ in log.units()] == positions[:1]
+
+
+def test_what_was_cut_is_gone_from_the_disk(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = TimerLog(tmp_path, FILE, files)
+    fill(log, 3)
+    files.fail(at=1, operation="datasync")
+    with pytest.raises(SyncFailed):
+        log.cut(52)
+    log.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,12 @@ def check(directory: Path, hand: Hand, outcome: Outcome, context: str) -> None:
     process = Process(directory, hand, Files())
     hand.now += 100
     process.deliver()
-    found = process.bodies()
-    for (queue_id, offset), body in outcome.placed.items():
-        first, end = process.store.bounds(TOPIC, queue_id)
-        if offset >= first:
-            assert offset < end, f"{body!r} at {offset} of queue {queue_id} is lost {context}"
-            read = process.store.read(TOPIC, queue_id, offset, 1, 1 << 20)
-            assert body in read.body, f"{offset} of queue {queue_id} is not {body!r} {context}"
+    messages = process.messages()
+    found = Counter(messages.values())
+    for place, body in outcome.placed.items():
+        topic, queue_id, offset = place
+        if offset >= process.store.bounds(topic, queue_id)[0]:
+            assert messages.get(place) == body, f"{body!r} is not at {place} {context}"
     if process.store.log.start == 0:
         assert not outcome.later - found.keys(), f"lost: {outcome.later - found.keys()} {context}"
     assert not outcome.refused & found.keys(), f"refused and there: {outcome.refused & found.keys()} {context}"

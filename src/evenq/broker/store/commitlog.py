@@ -121,9 +121,13 @@ class CommitLog:
         self.end = self.next
 
     def discard(self) -> None:
-        """Remove what a failed write left behind :attr:`end`, so that no start can ever take it for messages."""
+        """Remove what a failed write left behind :attr:`end`, so that no start can ever take it for messages, also not
+        one after a power failure."""
         self.next = self.end
-        self._segments.cut(self.end)
+        if self.data_end(self.end) > self.end:
+            self._segments.cut_on_disk(self.end)
+        else:
+            self._segments.cut(self.end)
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must lie in one file."""
@@ -158,16 +162,16 @@ class CommitLog:
         self._read = 0
         self._segments.unload()
 
-    def cut(self, position: int) -> None:
-        """Make ``position`` the end; what is behind it is gone."""
+    def cut(self, position: int, synced: int | None = None) -> None:
+        """Make ``position`` the end; what is behind it is gone. What is before ``synced`` is known to be on the disk;
+        without it, what is before the last file."""
         self.recent.forget()
-        self._segments.cut(position)
-        self.end = self.next = position
-        # whoever wrote the last file may have been killed before it was on the disk
-        self._synced = position - position % self.file_size
         # What was cut must not come back: records may lie there that would pass for whole behind a later damage.
-        for segment in self._segments.files[-1:]:
-            segment.sync()
+        self._segments.cut_on_disk(position)
+        self.end = self.next = position
+        # whoever wrote the last files may have been killed before they were on the disk
+        known = position if synced is None else min(synced, position)
+        self._synced = known - known % self.file_size
 
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes within a file, on the disk too. For starts."""

@@ -160,6 +160,10 @@ class Files:
             raise SyncFailed(error.errno, error.strerror, str(path)) from error
         self.sync_names(path)
 
+    def doubt_names(self, directory: Path) -> None:
+        """Take no name in ``directory`` or below it to be on the disk: a process that was killed may have given it."""
+        self._unsynced.update([directory, *(path for path in directory.rglob("*") if path.is_dir())])
+
     def sync_names(self, path: Path) -> None:
         """Return when the names on the way to ``path`` are on the disk."""
         with self._syncing:
@@ -177,13 +181,16 @@ class Files:
 OS_FILES = Files()
 
 
-def write_beside(path: Path, content: bytes, *, files: Files = OS_FILES) -> Path:
-    """Write ``content`` to a new file beside ``path``, to take its name afterwards."""
+def write_beside(path: Path, content: bytes, *, files: Files = OS_FILES, sync: bool = False) -> Path:
+    """Write ``content`` to a new file beside ``path``, to take its name afterwards; with ``sync`` it is on the disk
+    before that."""
     beside = path.with_name(f"{path.name}.tmp")
     files.make_directories(path.parent)
     descriptor = files.open(beside, create=True, empty=True)
     try:
         files.write(descriptor, content, 0)
+        if sync:
+            files.datasync(descriptor)
     finally:
         files.close(descriptor)
     return beside

@@ -168,7 +168,7 @@ def recover(
             attempts += 1
             start = max(earlier.position, log.start) if attempts < _ATTEMPTS else log.start
     report.skipped[:0] = cuts
-    log.cut(report.end)
+    log.cut(report.end, synced=report.start)
     for queue in known.values():
         queue.trim(log.start)
     return Recovered(report, reading.last_time, frozenset(reading.lineage(log)))

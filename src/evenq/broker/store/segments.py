@@ -115,9 +115,8 @@ class Segments:
         names = sorted(path for path in directory.glob("*") if path.name.isdigit()) if directory.is_dir() else []
         for path in names:
             found = path.stat().st_size
-            # the last one may have been cut when the machine stopped
-            whole = found in (0, size) or (found < size and path == names[-1])
-            if not whole or int(path.name) % size:
+            # one may be shorter that was new when the machine stopped
+            if found > size or int(path.name) % size:
                 raise StateError(
                     f"{path} has {found} bytes and must have {size}: the data directory was written with another file "
                     f"size; start with that size, or with another directory"
@@ -191,6 +190,14 @@ class Segments:
             self.drop(self.files[-1])
         if self.holds(position):
             self.at(position).zero_from(position)
+
+    def cut_on_disk(self, position: int) -> None:
+        """Forget everything from ``position`` on, and return when it is gone from the disk, too."""
+        self.cut(position)
+        if self.files:
+            self.files[-1].sync()
+        else:
+            self._system.sync_names(self.directory / "any")
 
     def drop_before(self, position: int) -> None:
         """Forget the files that end at ``position`` or earlier, but not the last: it tells where to go on."""

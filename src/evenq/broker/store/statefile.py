@@ -31,6 +31,8 @@ class StateFile:
         # counts what was saved: the version that the file has, and the last one that is on the disk
         self._version = 0
         self._synced = 0
+        # whether there is a backup, which is always on the disk
+        self._has_backup = self.backup.exists()
         self._changing = threading.Lock()
 
     @property
@@ -73,15 +75,23 @@ class StateFile:
         return content if content.strip(b"\0 \t\r\n") else None
 
     def save(self, content: bytes) -> None:
-        """Replace the file. It survives this process now, the machine after the next :meth:`sync`."""
-        beside = write_beside(self.path, content, files=self._files)
+        """Replace the file. It survives this process now, the machine after the next :meth:`sync`.
+
+        Where the power fails in between, a start uses the backup. So where there is none, this waits for the disk.
+        """
+        beside = write_beside(self.path, content, files=self._files, sync=not self._has_backup and not self._is_synced)
         with self._changing:
-            if self._version == self._synced != 0:
+            if self._is_synced:
                 # From here until the new file has its name, a start would use the backup.
                 self._files.rename(self.path, self.backup)
+                self._has_backup = True
                 self._synced = 0
             self._files.rename(beside, self.path)
             self._version += 1
+
+    @property
+    def _is_synced(self) -> bool:
+        return self._version == self._synced != 0
 
     def sync(self) -> None:
         """Return when what was saved before this call is on the disk."""

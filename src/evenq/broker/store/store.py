@@ -68,8 +68,8 @@ __all__ = ["Incoming", "Read", "ReadOnly", "ReadStatus", "Store", "Stored", "Sto
 
 log = logging.getLogger(__name__)
 
-# What saves something as it is at the time of the call.
-Saver = Callable[[], Callable[[], None]]
+# What saves something as it is at the time of the call; None while the next start must look again at what this one has.
+Saver = Callable[[], Callable[[], None] | None]
 
 # Bytes of consume queues that may wait in memory because the disk does not take them.
 _MOST_UNWRITTEN = 64 * 1024 * 1024
@@ -215,6 +215,8 @@ class Store:
         self._last_time = 0
         # what else is saved with each checkpoint
         self._savers: list[Saver] = []
+        # whether one of them had nothing to save yet
+        self._starts_again = False
         # records of which others were made shortly before a kill: nobody need do it again
         self.sources: frozenset[int] = frozenset()
         # whether the last run ended in good order, and what this start has found
@@ -233,6 +235,8 @@ class Store:
                     del self._queues[topic, queue.queue_id]
                     queue.delete()
         clean = self.was_closed = not self._abort.found
+        if not clean:
+            self.files.doubt_names(self._directory)
         queues = list(self._queues.values())
         now = int(self._clock() * 1000)
         found = recover(
@@ -257,6 +261,11 @@ class Store:
             log.warning("%s: %d more things like these are not listed", self._directory, len(lines) - _MOST_LINES)
         self._last_time = found.last_time
         self.sources = found.sources
+        if any(offset > self.log.end for offset in self._deleted.values()):
+            # the power failed before messages of the topic were on the disk: others will have their places
+            self._deleted = {topic: min(offset, self.log.end) for topic, offset in self._deleted.items()}
+            self.config.save_deleted_topics(self._deleted)
+            self.config.sync()
         self._dirty.update(self._queues.values())
         self._abort.set()
 
@@ -414,6 +423,8 @@ class Store:
     def _cut_log(self) -> None:
         try:
             self.log.discard()
+        except SyncFailed as error:
+            self._sync_failed(error)
         except OSError as error:
             # What is in the files behind the end could be taken for messages after a kill.
             if not self._uncut:
@@ -472,6 +483,9 @@ class Store:
         # Java keeps an index after a kill only up to its time: it makes it again, as we do
         reached = Checkpoint(self._last_time, self._last_time, index_time=0, mark=self.log.end)
         saves = [saver() for saver in self._savers]
+        self._starts_again = None in saves
+        if self._starts_again:
+            reached = self._checkpoint
 
         def wait() -> None:
             try:
@@ -479,7 +493,8 @@ class Store:
                 for queue in dirty:
                     queue.sync()
                 for save in saves:
-                    save()
+                    if save is not None:
+                        save()
                 self.config.sync()
                 if reached != self._checkpoint:
                     self._check_synced()
@@ -626,7 +641,8 @@ class Store:
         start reads the log, as after a kill."""
         try:
             self.checkpoint()()
-            self._abort.clear()
+            if not self._starts_again:
+                self._abort.clear()
         except OSError as error:
             log.error("%s: not closed cleanly, the next start reads the log: %s", self._directory, error)
         finally:

@@ -68,19 +68,23 @@ class TimerLog:
         self._end = self._segments.end
 
     def units(self) -> Iterator[tuple[int, TimerUnit]]:
-        """All units with their positions, up to the first that is not whole."""
+        """All units with their positions, up to the first that is not whole.
+
+        The power may have failed when only the first of two sectors with a unit was on the disk. Their border is never
+        within a field of four bytes. So a unit has its place in the commit log if it has the size that comes then.
+        """
         whole = self._file_size // _UNIT.size * _UNIT.size
         for segment in self._segments.files:
             with memoryview(segment.map) as content:
                 for at, unit in zip(
                     range(segment.start, segment.end, _UNIT.size), _UNIT.iter_unpack(content[:whole]), strict=False
                 ):
-                    size, previous, kind, *rest, _ = unit
+                    size, previous, kind, written, delay, log_offset, message_size, topic_hash, _ = unit
                     if kind & 0xFFFFFFFF == _BLANK_MAGIC:
                         break
-                    if size != _UNIT.size or kind | _KNOWN_KINDS != _KNOWN_KINDS:
+                    if size != _UNIT.size or kind | _KNOWN_KINDS != _KNOWN_KINDS or message_size <= 0:
                         return
-                    yield at, TimerUnit(previous, kind, *rest)
+                    yield at, TimerUnit(previous, kind, written, delay, log_offset, message_size, topic_hash)
 
     def append(self, unit: TimerUnit) -> int:
         """Add a unit; its position."""
@@ -102,8 +106,9 @@ class TimerLog:
         return position + _UNIT.size
 
     def cut(self, position: int) -> None:
-        """Make ``position`` the end; what is behind it is gone."""
-        self._segments.cut(position)
+        """Make ``position`` the end; what is behind it is gone, on the disk too: it would pass for units of messages
+        that come later."""
+        self._segments.cut_on_disk(position)
         self._end = position
 
     def trim(self, log_offset: int) -> None:
