@@ -7,7 +7,8 @@ than the last good one:
 1. where the damaged record ends, by its size or by the sizes of its parts;
 2. the next place that an entry of a consume queue names, of those that have survived;
 3. the next place at which the bytes look like a record, but not within the damaged record, as far as its sizes can be
-   true: a sender may have put a record into a body.
+   true: a sender may have put a record into a body. Of sizes that differ, one counts behind which another record, be it
+   damaged, says that it is there.
 
 The bytes before it are copied to the directory ``damaged``. Then something takes their place that the Java broker and
 evenq pass over: a record of a half message in a topic of its own, or the marker that fills the end of a file.
@@ -26,7 +27,7 @@ from evenq.broker.store.files import Files
 from evenq.broker.store.scan import BLANK, read_entry, sizes_at
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm
-from evenq.protocol.records import MIN_RECORD
+from evenq.protocol.records import COMMIT_LOG_OFFSET_AT, MIN_RECORD
 
 __all__ = ["fill", "next_whole", "save"]
 
@@ -50,14 +51,15 @@ def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last
     file_end = _file_end(log, at)
     data, base = log.file(at)
     first = min(at + _SHORTEST, file_end)
-    ends = [at + size for size in sizes_at(data, at - base) if first <= at + size <= file_end]
+    ends = sorted(at + size for size in sizes_at(data, at - base) if first <= at + size <= file_end)
     for place in ends:
         if _is_whole(log, place, last_time, marker=True):
             return place
     for place in named[np.searchsorted(named, first) :].tolist():
         if place < end and _is_whole(log, place, last_time):
             return int(place)
-    places = _magics(log, max([first, *ends]), end)
+    # Where the sizes differ, one of them is damaged: that counts at whose end another record says that it is there.
+    places = _magics(log, max([first, *([place for place in ends if _says_its_place(log, place)] or ends)]), end)
     return next((place for place in places if _is_whole(log, place, last_time)), None)
 
 
@@ -69,6 +71,12 @@ def _is_whole(log: CommitLog, place: int, last_time: int, *, marker: bool = Fals
     if entry is BLANK:
         return marker and int.from_bytes(log.read(place, place + 4)) == _file_end(log, place) - place
     return entry is not None and not entry.doubtful and entry.store_time >= last_time - _OLDER_MS
+
+
+def _says_its_place(log: CommitLog, place: int) -> bool:
+    """Whether a record begins there that need not be whole."""
+    at = place + COMMIT_LOG_OFFSET_AT
+    return log.holds(place) and at + 8 <= _file_end(log, place) and log.read(at, at + 8) == place.to_bytes(8)
 
 
 def _magics(log: CommitLog, start: int, end: int) -> Iterator[int]:
