@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from evenq.broker.server import Connection, Refusal
+from evenq.broker.server import Connection, Owed, Refusal
 from evenq.errors import EvenqError
 from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import Command
@@ -24,33 +23,26 @@ class Later:
     def __init__(self) -> None:
         # a task that nobody holds may be collected before it is done
         self._tasks: set[asyncio.Task[None]] = set()
-        # how many each connection waits for
-        self._owed: Counter[Connection] = Counter()
+        self._owed = Owed()
 
     def answer(self, request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:
         """Send what ``reply`` gives, or why it fails. If it gives None, the answer comes from elsewhere.
 
         A client that waits for many answers already, or does not read those it has, is refused.
         """
-        limit = connection.server.limits.max_peer_requests
-        if self._owed[connection] >= limit:
+        try:
+            self._owed.check(connection)
+        except Refusal:
             reply.close()
-            raise Refusal(
-                ResponseCode.SYSTEM_BUSY,
-                f"system busy: {limit} requests of {connection.address} wait for their answers; try again later",
-            )
-        self._owed[connection] += 1
-        connection.wait()
+            raise
+        self._owed.begin(connection)
         task = asyncio.get_running_loop().create_task(_send(request, connection, reply))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._end(done, connection))
 
     def _end(self, task: asyncio.Task[None], connection: Connection) -> None:
         self._tasks.discard(task)
-        self._owed[connection] -= 1
-        if not self._owed[connection]:
-            del self._owed[connection]
-        connection.done()
+        self._owed.end(connection)
 
 
 async def _send(request: Command, connection: Connection, reply: Coroutine[Any, Any, Command | None]) -> None:

@@ -51,6 +51,11 @@ class Limits:
     # After so long with the requests of one connection the others have their turn.
     loop_budget_s: float = 0.002
 
+    def cut_remark(self, count: int) -> str | None:
+        """What the answer to an administrative request says if it cannot hold ``count`` rows."""
+        most = self.max_admin_rows
+        return f"only the first {most} of {count}: this broker gives no more at a time" if count > most else None
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)

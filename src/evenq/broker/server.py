@@ -26,7 +26,7 @@ from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import FrameParser
 from evenq.supervision import Supervisor
 
-__all__ = ["Connection", "Handler", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
+__all__ = ["Connection", "Handler", "Owed", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
 
 log = logging.getLogger(__name__)
 
@@ -379,6 +379,31 @@ def cannot_store(request: Command, error: OSError) -> Command:
     return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
 
 
+class Owed:
+    """How many answers each connection waits for. More than the limit are refused."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Connection] = Counter()
+
+    def check(self, connection: Connection, what: str = "requests") -> None:
+        limit = connection.server.limits.max_peer_requests
+        if self._counts[connection] >= limit:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"system busy: {limit} {what} of {connection.address} wait for their answers; try again later",
+            )
+
+    def begin(self, connection: Connection) -> None:
+        self._counts[connection] += 1
+        connection.wait()
+
+    def end(self, connection: Connection) -> None:
+        self._counts[connection] -= 1
+        if not self._counts[connection]:
+            del self._counts[connection]
+        connection.done()
+
+
 class Server:
     """Listens, keeps its connections, knows the handler of each request code."""
 
@@ -407,9 +432,9 @@ class Server:
         # bytes of requests that are not complete, and the connections that are not read from because of it
         self.buffered_bytes = 0
         self._held_back: set[Connection] = set()
-        # answers that are worked on in pieces, and how many of them each connection waits for
+        # answers that are worked on in pieces
         self._long: deque[tuple[Pieces, Command, Connection]] = deque()
-        self._long_of: Counter[Connection] = Counter()
+        self._owed = Owed()
         # connections that were refused because there were too many, and when that was logged last
         self._refused = 0
         self._refusal_logged_at = float("-inf")
@@ -557,18 +582,12 @@ class Server:
 
     def _begin(self, pieces: Pieces, request: Command, connection: Connection) -> Command | None:
         """The first piece of a long answer, which may be all of it."""
-        limit = self.limits.max_peer_requests
-        if self._long_of[connection] >= limit:
-            raise Refusal(
-                ResponseCode.SYSTEM_BUSY,
-                f"system busy: {limit} long requests of {connection.address} wait for their answers; try again later",
-            )
+        self._owed.check(connection, "long requests")
         try:
             next(pieces)
         except StopIteration as end:
             return cast(Command, end.value)
-        self._long_of[connection] += 1
-        connection.wait()
+        self._owed.begin(connection)
         self._long.append((pieces, request, connection))
         if len(self._long) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -594,10 +613,7 @@ class Server:
         self._long.popleft()
         if self._long:
             asyncio.get_running_loop().call_soon(self._go_on)
-        self._long_of[connection] -= 1
-        if not self._long_of[connection]:
-            del self._long_of[connection]
-        connection.done()
+        self._owed.end(connection)
         if answer is not None and not request.is_oneway:
             connection.send(answer)
 

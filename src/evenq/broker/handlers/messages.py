@@ -98,11 +98,12 @@ class Messages:
         if not end:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         entries = []
-        most = self._broker.settings.limits.max_admin_rows
+        limits = self._broker.settings.limits
         count = min(header.count, end - header.index)
-        cut = f"only the first {most} of {count}: this broker gives no more at a time" if count > most else None
         if first <= header.index < end and count > 0:
-            units = self._broker.store.queue(header.topic, header.queue_id).units(header.index, min(count, most))
+            units = self._broker.store.queue(header.topic, header.queue_id).units(
+                header.index, min(count, limits.max_admin_rows)
+            )
             for place, size, code in UNIT.iter_unpack(units):
                 entries.append(bodies.ConsumeQueueEntry(physic_offset=place, physic_size=size, tags_code=code))
         group = self._broker.groups.get(header.consumer_group or "")
@@ -110,7 +111,7 @@ class Messages:
         body = bodies.ConsumeQueueBody(
             subscription_data=wanted, queue_data=entries, max_queue_index=end, min_queue_index=first
         )
-        return request.reply(body=body.encode(), remark=cut)
+        return request.reply(body=body.encode(), remark=limits.cut_remark(count))
 
 
 def _is_meant(message: MessageView, header: headers.QueryMessage) -> bool:

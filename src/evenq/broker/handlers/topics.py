@@ -111,11 +111,8 @@ class TopicAdministration:
 
     def _first(self, table: dict[str, T]) -> tuple[dict[str, T], str | None]:
         """As much of a table as one answer may hold, and the remark that it was cut if it was."""
-        limit = self._broker.settings.limits.max_admin_rows
-        if len(table) <= limit:
-            return table, None
-        remark = f"only the first {limit} of {len(table)}: this broker gives no more at a time"
-        return dict(islice(table.items(), limit)), remark
+        limits = self._broker.settings.limits
+        return dict(islice(table.items(), limits.max_admin_rows)), limits.cut_remark(len(table))
 
     def _topic(self, request: Command, connection: Connection) -> Command:
         topic = request.ext.get("topic", "")

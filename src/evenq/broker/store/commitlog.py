@@ -68,6 +68,10 @@ class CommitLog:
         """Whether there is a file for ``position``."""
         return self._segments.holds(position)
 
+    def file_end(self, position: int) -> int:
+        """The position behind the file that ``position`` is in, whether that file is there or not."""
+        return (position // self.file_size + 1) * self.file_size
+
     def file(self, position: int) -> tuple[mmap.mmap, int]:
         """The content of the file that holds ``position``, and the position of its first byte."""
         segment = self._segments.at(position)

@@ -48,7 +48,7 @@ def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last
 
     ``end`` is the end of what is not zeros, ``named`` are places in order that consume queues name.
     """
-    file_end = _file_end(log, at)
+    file_end = log.file_end(at)
     data, base = log.file(at)
     first = min(at + _SHORTEST, file_end)
     ends = sorted(at + size for size in sizes_at(data, at - base) if first <= at + size <= file_end)
@@ -69,20 +69,20 @@ def _is_whole(log: CommitLog, place: int, last_time: int, *, marker: bool = Fals
     data, base = log.file(place)
     entry = read_entry(data, place - base, place)
     if entry is BLANK:
-        return marker and int.from_bytes(log.read(place, place + 4)) == _file_end(log, place) - place
+        return marker and int.from_bytes(log.read(place, place + 4)) == log.file_end(place) - place
     return entry is not None and not entry.doubtful and entry.store_time >= last_time - _OLDER_MS
 
 
 def _says_its_place(log: CommitLog, place: int) -> bool:
     """Whether a record begins there that need not be whole."""
     at = place + COMMIT_LOG_OFFSET_AT
-    return log.holds(place) and at + 8 <= _file_end(log, place) and log.read(at, at + 8) == place.to_bytes(8)
+    return log.holds(place) and at + 8 <= log.file_end(place) and log.read(at, at + 8) == place.to_bytes(8)
 
 
 def _magics(log: CommitLog, start: int, end: int) -> Iterator[int]:
     """The places from ``start`` on where a record would be whose magic number is there."""
     while start < end:
-        file_end = _file_end(log, start)
+        file_end = log.file_end(start)
         if log.holds(start):
             data, base = log.file(start)
             last = min(file_end, end) - base
@@ -94,10 +94,6 @@ def _magics(log: CommitLog, start: int, end: int) -> Iterator[int]:
                     for magic, place in zip(_MAGICS, found, strict=True)
                 ]
         start = file_end
-
-
-def _file_end(log: CommitLog, position: int) -> int:
-    return (position // log.file_size + 1) * log.file_size
 
 
 def save(log: CommitLog, start: int, end: int, directory: Path, files: Files) -> Path:
@@ -123,7 +119,7 @@ def save(log: CommitLog, start: int, end: int, directory: Path, files: Files) ->
 
 def _chunks(log: CommitLog, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     while start < end:
-        stop = min(start + _CHUNK, end, _file_end(log, start))
+        stop = min(start + _CHUNK, end, log.file_end(start))
         if log.holds(start):
             yield start, log.read(start, stop)
         start = stop
@@ -132,7 +128,7 @@ def _chunks(log: CommitLog, start: int, end: int) -> Iterator[tuple[int, bytes]]
 def fill(log: CommitLog, start: int, end: int, store_time: int) -> None:
     """Let something take the place of damaged bytes that everybody passes over; it is on the disk then."""
     while start < end:
-        file_end = _file_end(log, start)
+        file_end = log.file_end(start)
         if not log.holds(start):
             pass
         elif file_end <= end:

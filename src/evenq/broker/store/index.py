@@ -129,16 +129,15 @@ class Index:
         if sizes is not None:
             ends = np.cumsum(np.array(sizes), dtype=np.int64)
             return self._piece(position, int(ends[-1]), np.append(0, ends[:-1]))
-        file_end = (position // self._log.file_size + 1) * self._log.file_size
+        file_end = self._log.file_end(position)
         end = min(file_end, self._log.end, self._log.recent.begin or file_end)
         first = int.from_bytes(self._log.read(position, min(position + 4, end)), "big", signed=True)
         return self._piece(position, min(max(most, first), end - position), None, end)
 
     def _readable(self, position: int) -> int:
         """The place from which on the log can be read: the next file where this one is missing."""
-        size = self._log.file_size
         while position < self._log.end and not self._log.holds(position):
-            position = (position // size + 1) * size
+            position = self._log.file_end(position)
         return position
 
     def _piece(self, at: int, size: int, starts: NDArray[np.int64] | None, end: int = 0) -> Piece:

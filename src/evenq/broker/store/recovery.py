@@ -264,7 +264,7 @@ class _Reading:
         """The whole records with their log offsets, up to the first that is not whole."""
         log, offset = self._log, self.report.start
         while offset < log.filled:
-            file_end = (offset // log.file_size + 1) * log.file_size
+            file_end = log.file_end(offset)
             if not log.holds(offset) or file_end - offset < _MARKER:
                 self.report.end = offset = file_end
                 continue

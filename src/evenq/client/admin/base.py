@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 
 from evenq.client.closing import Closing
 from evenq.client.net.acl import Credentials
-from evenq.client.net.remote import a_few_at_a_time
+from evenq.client.net.remote import together
 from evenq.client.net.session import Session
 from evenq.client.net.tls import TlsLike
 from evenq.client.settings import Timeouts
@@ -38,14 +38,6 @@ _SYSTEM_GROUPS_PREFIX = "CID_RMQ_SYS_"
 def is_system_group(group: str) -> bool:
     """Whether a group is RocketMQ's own."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUPS_PREFIX)
-
-
-async def together(*work: Awaitable[T]) -> list[T]:
-    """Do it side by side and wait for every end; then the first failure, if there was one, is raised.
-
-    Nothing is left running: what half of the brokers did is done when the error of the others is seen.
-    """
-    return await a_few_at_a_time(work)
 
 
 def moment(milliseconds: int) -> datetime | None:

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from evenq.client.admin.base import milliseconds, together
+from evenq.client.admin.base import milliseconds
 from evenq.client.admin.groups import Groups
 from evenq.client.admin.messages import Messages
-from evenq.client.net.remote import refusal
+from evenq.client.net.remote import refusal, together
 from evenq.errors import ArgumentError, ConnectError, PartlySent, RefusedError, RemoteError, TopicNotFound
 from evenq.model import MessageQueue, Property, SendStatus
 from evenq.protocol.codes import RequestCode

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from evenq.client.admin.base import is_system_group, together
+from evenq.client.admin.base import is_system_group
 from evenq.client.admin.topics import Topics
 from evenq.client.agreement import Told, differences
+from evenq.client.net.remote import together
 from evenq.errors import ArgumentError, RefusedError, RemoteError, TopicNotFound
 from evenq.model import java_order
 from evenq.protocol.bodies import (

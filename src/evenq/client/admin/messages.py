@@ -6,8 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from evenq.client.admin.base import milliseconds, together
+from evenq.client.admin.base import milliseconds
 from evenq.client.admin.topics import Topics
+from evenq.client.net.remote import together
 from evenq.client.read.pull import pull, pull_command
 from evenq.errors import ArgumentError, RefusedError
 from evenq.model import MessageQueue

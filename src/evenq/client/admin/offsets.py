@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from evenq.balance import Strategy, StrategyLike, as_strategy, assign
-from evenq.client.admin.base import milliseconds, moment, together
+from evenq.client.admin.base import milliseconds, moment
 from evenq.client.admin.cluster import Clusters
 from evenq.client.admin.groups import Client, Groups, Membership
-from evenq.client.net.remote import by_broker
+from evenq.client.net.remote import by_broker, together
 from evenq.client.net.routes import Route
 from evenq.errors import ArgumentError, StateError, TopicNotFound
 from evenq.model import MessageModel, MessageQueue

@@ -9,7 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from evenq.client.admin.base import Administration, moment, together
+from evenq.client.admin.base import Administration, moment
+from evenq.client.net.remote import together
 from evenq.errors import ArgumentError, RequestTimeout, TopicNotFound
 from evenq.model import MessageQueue, java_order
 from evenq.protocol.bodies import TopicConfig, TopicNames, TopicStats

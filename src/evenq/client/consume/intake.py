@@ -18,7 +18,7 @@ from evenq.client.namespaces import Namespace
 from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
-from evenq.client.read.unpacking import as_columns, as_messages
+from evenq.client.read.unpacking import UNREADABLE_PAUSE, as_columns, as_messages
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import Subscription
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Intake", "Shown", "in_turn"]
 
 log = logging.getLogger(__name__)
-
-# A broker whose answer cannot be read is asked for it again after so many seconds.
-UNREADABLE_PAUSE = 1.0
 
 
 def current_loop() -> asyncio.AbstractEventLoop | None:

@@ -14,16 +14,13 @@ from evenq.client.consume.stats import Stats
 from evenq.client.net.session import Session
 from evenq.client.read.following import Follower
 from evenq.client.read.reading import Chunk, Pace
-from evenq.client.read.unpacking import Unread
+from evenq.client.read.unpacking import UNREADABLE_PAUSE, Unread
 from evenq.errors import ProtocolError
 from evenq.protocol.bodies import Subscription
 
 __all__ = ["QueueReader"]
 
 log = logging.getLogger(__name__)
-
-# Seconds before an answer that cannot be read is asked for again.
-UNREADABLE_PAUSE = 3.0
 
 
 class QueueReader:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from evenq.client.agreement import Told, differences
-from evenq.client.net.remote import a_few_at_a_time
+from evenq.client.net.remote import together
 from evenq.client.net.session import Session
 from evenq.errors import RemoteError
 from evenq.model import java_order
@@ -91,7 +91,7 @@ async def ask_members(session: Session, group: str) -> dict[str, RunningInfo | N
     known, complete = await _others(session, group)
     if not complete:
         return None
-    infos = await a_few_at_a_time(_ask(session, group, member, address) for member, address in known.items())
+    infos = await together(*(_ask(session, group, member, address) for member, address in known.items()))
     return dict(zip(known, infos, strict=True))
 
 

@@ -161,8 +161,12 @@ class _Lock(NamedTuple):
         return MessageQueue(f"%SPARE-{self.number}%{self.queue.topic}", self.queue.broker, self.queue.queue_id)
 
 
+def _all(queue: MessageQueue) -> list[_Lock]:
+    return [_Lock(queue, number) for number in range(FIRST, SPARES + 1)]
+
+
 def _spares(queue: MessageQueue) -> list[_Lock]:
-    return [_Lock(queue, number) for number in range(FIRST + 1, SPARES + 1)]
+    return _all(queue)[1:]
 
 
 def _by_request(locks: Iterable[_Lock]) -> list[list[_Lock]]:
@@ -273,9 +277,8 @@ class HandoverLocks:
     ) -> tuple[set[MessageQueue], set[_Lock]]:
         """Ask for the first locks of queues of one broker. Gives the queues that are ours, and the locks that others
         have. A lock that is new and not known to be ours is given back, unless it is to be renewed."""
-        purpose = "renewal of the locks on" if renewing else "locking of"
         firsts = [_Lock(queue, FIRST) for queue in queues]
-        answer = await self._try(firsts, purpose, self._client_id)
+        answer = await self._try(firsts, self._client_id, renewing=renewing)
         if answer is None:
             return set(), set()
         ours, refused = self._still_ours(answer), set(firsts) - answer.granted
@@ -283,7 +286,7 @@ class HandoverLocks:
         if new := {lock.queue for lock in answer.granted} - ours:
             spares = {spare for queue in new for spare in _spares(queue)}
             checked = spares - self._orphaned.keys()
-            free = await self._try_all(checked, purpose, self._client_id)
+            free = await self._try_all(checked, self._client_id, renewing=renewing)
             refused |= free.refused
             clear = new - {spare.queue for spare in checked - free.granted}
             doubtful = clear & {spare.queue for spare in spares - checked}
@@ -322,11 +325,10 @@ class HandoverLocks:
         """Ask for a spare lock of each queue: the one that we have, or the first that is not orphaned. Gives the queues
         that are ours, and the locks that others have. A new lock whose owner cannot be made sure of is given back,
         unless it is to be renewed."""
-        purpose = "renewal of the locks on" if renewing else "locking of"
         wanted = [spare for queue in queues if (spare := self._usable_spare(queue)) is not None]
         ours, refused = set[MessageQueue](), set[_Lock]()
         new: dict[MessageQueue, _Answer] = {}
-        for part, answer in await self._try_each(wanted, purpose, self._client_id):
+        for part, answer in await self._try_each(wanted, self._client_id, renewing=renewing):
             kept = self._still_ours(answer) & self._spares.keys()
             self._grant(kept, answer)
             ours |= kept
@@ -419,8 +421,7 @@ class HandoverLocks:
         Only queues that are ``is_real`` have spares. Who asks before it takes would never find out otherwise that
         their locks are orphaned.
         """
-        purpose = "locking of"
-        first = await self._try_all([_Lock(queue, FIRST) for queue in queues], purpose, ASKING)
+        first = await self._try_all([_Lock(queue, FIRST) for queue in queues], ASKING)
         granted = {lock.queue for lock in first.granted}
         await self._release(first.granted, ASKING)
         if self._others is None:
@@ -432,7 +433,7 @@ class HandoverLocks:
             for lock in first.refused & self._orphaned.keys()
             if (spare := self._usable_spare(lock.queue)) is not None
         }
-        second = await self._try_all(spares - self._orphaned.keys() | by_spare, purpose, ASKING)
+        second = await self._try_all(spares - self._orphaned.keys() | by_spare, ASKING)
         await self._release(second.granted, ASKING)
         refused = {lock for lock in first.refused | second.refused if is_real(lock.queue)}
         await self._find_orphans(refused)
@@ -448,7 +449,8 @@ class HandoverLocks:
         if owner is None:
             for queue in left:
                 self._leases.pop(queue, None)
-                self._forget_refusals(queue)
+                for lock in _all(queue):
+                    self._refusals.pop(lock, None)
                 if (number := self._spares.pop(queue, None)) is not None:
                     locks.append(_Lock(queue, number))
         elif self._others is not None:
@@ -476,24 +478,23 @@ class HandoverLocks:
                 lease.refused()
         return kept, refused
 
-    def _forget_refusals(self, queue: MessageQueue) -> None:
-        for number in range(FIRST, SPARES + 1):
-            self._refusals.pop(_Lock(queue, number), None)
-
-    async def _try_all(self, locks: Collection[_Lock], purpose: str, owner: str) -> _Told:
-        answers = await self._try_each(locks, purpose, owner)
+    async def _try_all(self, locks: Collection[_Lock], owner: str, *, renewing: bool = False) -> _Told:
+        answers = await self._try_each(locks, owner, renewing=renewing)
         granted = set().union(*(answer.granted for _, answer in answers))
         return _Told(granted, set().union(*(part for part, _ in answers)) - granted)
 
-    async def _try_each(self, locks: Collection[_Lock], purpose: str, owner: str) -> list[tuple[list[_Lock], _Answer]]:
+    async def _try_each(
+        self, locks: Collection[_Lock], owner: str, *, renewing: bool = False
+    ) -> list[tuple[list[_Lock], _Answer]]:
         """By request: what was asked for, and the answer. Those without an answer are left out."""
         parts = _by_request(locks)
-        answers = await asyncio.gather(*(self._try(part, purpose, owner) for part in parts))
+        answers = await asyncio.gather(*(self._try(part, owner, renewing=renewing) for part in parts))
         return [(part, answer) for part, answer in zip(parts, answers, strict=True) if answer is not None]
 
-    async def _try(self, locks: list[_Lock], purpose: str, owner: str) -> _Answer | None:
+    async def _try(self, locks: list[_Lock], owner: str, *, renewing: bool = False) -> _Answer | None:
         """Ask one broker for locks, all first ones or all spares. None where it did not answer."""
         broker, lock_name = locks[0].queue.broker, self._name_of(locks[0])
+        purpose = "renewal of the locks on" if renewing else "locking of"
         name = f"{purpose} queues of {broker} for group {self._group}"
         asked = {lock.on_the_wire: lock for lock in locks}
         try:

@@ -36,7 +36,7 @@ from evenq.protocol.headers import (
     UpdateOffset,
 )
 
-__all__ = ["Remote", "a_few_at_a_time", "by_broker", "checked", "refusal"]
+__all__ = ["Remote", "by_broker", "checked", "refusal", "together"]
 
 # Brokers answer so many questions of one connection that they pass on to other clients, and refuse more: 64 by default.
 AT_A_TIME = 32
@@ -220,9 +220,11 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     return found
 
 
-async def a_few_at_a_time(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Do all of it, but not all at once, as a broker may not take so many requests. Waits for every end; then the first
-    failure, if there was one, is raised."""
+async def together(*work: Awaitable[T]) -> list[T]:
+    """Do it side by side, a few at a time, and wait for every end; then the first failure, if there was one, is raised.
+
+    Nothing is left running: what half of the brokers did is done when the error of the others is seen.
+    """
     room = asyncio.Semaphore(AT_A_TIME)
 
     async def one(each: Awaitable[T]) -> T:

@@ -17,9 +17,12 @@ from evenq.protocol.view import MessageView
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Tags", "Unread", "as_columns", "as_messages"]
+__all__ = ["UNREADABLE_PAUSE", "Tags", "Unread", "as_columns", "as_messages"]
 
 log = logging.getLogger(__name__)
+
+# An answer that cannot be unpacked is asked for once more after so many seconds.
+UNREADABLE_PAUSE = 3.0
 
 # The tags that are wanted of a topic, none for all: brokers compare hashes of tags only.
 Tags = Callable[[str], Collection[str]]
