@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -160,3 +161,23 @@ def test_many_that_wake_do_so_in_parts(pulls: WaitingPulls, loop: Loop, woken: l
         assert 0 < len(woken) - before <= 64
     assert steps == 3
     assert woken == [("a", False)] * 199 + [("b", False)]
+
+
+def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, loop: Loop) -> None:
+    tried: list[int] = []
+
+    def retry(number: int, last: bool) -> None:
+        tried.append(number)
+        loop.now += 0.0015
+        if number == 3:
+            raise ValueError("unexpected")
+
+    for number in range(6):
+        pulls.park(WaitingPull(peer(), "orders", 0, 100.0, partial(retry, number)))
+    pulls.arrived([("orders", 0)])
+    assert tried == [0, 1]
+    with pytest.raises(ValueError, match="unexpected"):
+        loop.move(0)
+    assert tried == [0, 1, 2, 3]
+    loop.move(0)
+    assert tried == [0, 1, 2, 3, 4, 5], "one that fails does not keep the others waiting"

@@ -572,6 +572,21 @@ class TestLongAnswers:
         wait_until(lambda: not served.server._long, "the end of all")
         assert peer.ask(LATER).body == b"done"
 
+    def test_a_client_that_does_not_read_gets_no_more(self, served: Running) -> None:
+        def large(request: Command, connection: Connection) -> Pieces:
+            yield
+            return request.reply(body=bytes(2_000_000))
+
+        served.server._handlers = {**served.server._handlers, LATER: large}
+        with Peer(served.address) as slow:
+            for _ in range(40):
+                slow.send(LATER)
+            (connection,) = wait_until(lambda: served.server.slow, "the server noticing")
+            wait_until(lambda: not served.server._long, "the end of all")
+            assert connection.unsent < 10_000_000
+            codes = [slow.answer(opaque).code for opaque in range(1, 41)]
+        assert set(codes) == {0, ResponseCode.SYSTEM_BUSY}
+
     def test_nothing_goes_on_for_who_is_gone(self, served: Running, pieces: list[int]) -> None:
         with Peer(served.address) as lost:
             served.server._handlers = {

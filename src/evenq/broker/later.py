@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from evenq.broker.server import Connection, Owed, Refusal
+from evenq.broker.server import READ_FIRST, Connection, Owed, Refusal
 from evenq.errors import EvenqError
 from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import Command
@@ -50,7 +50,7 @@ async def _send(request: Command, connection: Connection, reply: Coroutine[Any, 
         answer = await reply
         if answer is not None:
             if connection.is_slow and answer.body:
-                raise Refusal(ResponseCode.SYSTEM_BUSY, "system busy: read the answers that are there, then ask again")
+                raise Refusal(ResponseCode.SYSTEM_BUSY, READ_FIRST)
             connection.send(answer)
     except Refusal as refusal:
         connection.send(request.reply(refusal.code, remark=refusal.remark))

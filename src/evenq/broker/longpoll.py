@@ -102,13 +102,18 @@ class WaitingPulls:
             self._try_again()
 
     def _try_again(self) -> None:
-        for _ in range(min(_AT_ONCE, len(self._woken))):
-            pull = self._woken.popleft()
-            # one whose connection is gone was forgotten meanwhile
-            if self._release(pull):
-                pull.retry(False)
-        if self._woken:
-            self._schedule(self._now(), self._try_again)
+        end = self._now() + self._limits.loop_budget_s
+        try:
+            for _ in range(min(_AT_ONCE, len(self._woken))):
+                pull = self._woken.popleft()
+                # one whose connection is gone was forgotten meanwhile
+                if self._release(pull):
+                    pull.retry(False)
+                if self._now() > end:
+                    break
+        finally:
+            if self._woken:
+                self._schedule(self._now(), self._try_again)
 
     def _release(self, pull: WaitingPull) -> bool:
         """The pull waits no more; whether it did."""

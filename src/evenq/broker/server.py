@@ -26,7 +26,7 @@ from evenq.protocol.command import ONEWAY, Command
 from evenq.protocol.frames import FrameParser
 from evenq.supervision import Supervisor
 
-__all__ = ["Connection", "Handler", "Owed", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
+__all__ = ["READ_FIRST", "Connection", "Handler", "Owed", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ _LAST_ANSWERS = 1.0
 # Connections over the limit are told so with their first request, if that comes soon and they are not too many.
 _TOLD_SECONDS = 3.0
 _TOLD = 100
+
+# What a peer is told that asked for much and does not read it.
+READ_FIRST = "system busy: read the answers that are there, then ask again"
 
 # Idle connections are looked for so often, or more often where less time is allowed.
 _LOOK_EVERY_S = 1.0
@@ -305,11 +308,13 @@ class Connection(asyncio.Protocol):
     async def ask(self, command: Command, timeout: float) -> Command:
         """Send a request to the peer and wait for its answer. A peer that does not answer, or does not read, is not
         asked more and more: that is a :class:`Refusal`."""
-        if self._paused or len(self._asked) >= self.server.limits.max_peer_requests:
-            raise Refusal(
-                ResponseCode.SYSTEM_BUSY,
-                f"system busy: {self.address} has not answered {len(self._asked)} requests; try again later",
-            )
+        reason = None
+        if self._paused:
+            reason = "does not read what is sent to it"
+        elif len(self._asked) >= self.server.limits.max_peer_requests:
+            reason = f"has not answered {len(self._asked)} requests"
+        if reason:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, f"system busy: {self.address} {reason}; try again later")
         self.server.check_room()
         command.opaque = next(self.server.opaques)
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
@@ -615,6 +620,8 @@ class Server:
             asyncio.get_running_loop().call_soon(self._go_on)
         self._owed.end(connection)
         if answer is not None and not request.is_oneway:
+            if connection.is_slow and answer.body:
+                answer = request.reply(ResponseCode.SYSTEM_BUSY, remark=READ_FIRST)
             connection.send(answer)
 
     def _failed(self, error: Exception, request: Command, connection: Connection) -> Command:

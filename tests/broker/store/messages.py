@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evenq.broker.store.files import OS_FILES, Files
@@ -18,9 +18,16 @@ LOG_FILE = 4096
 HOST = "127.0.0.1:10911"
 
 
-def open_store(directory: Path, now: float = 1_700_000_000.0, files: Files = OS_FILES) -> Store:
+def open_store(
+    directory: Path,
+    now: float = 1_700_000_000.0,
+    files: Files = OS_FILES,
+    *,
+    clock: Callable[[], float] | None = None,
+) -> Store:
     """A store of small files, so that tests cross their borders."""
-    return Store(directory, HOST, clock=lambda: now, log_file_size=LOG_FILE, queue_file_units=8, files=files)
+    clock = clock or (lambda: now)
+    return Store(directory, HOST, clock=clock, log_file_size=LOG_FILE, queue_file_units=8, files=files)
 
 
 def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None) -> Incoming:

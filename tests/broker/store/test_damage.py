@@ -13,6 +13,7 @@ from evenq.broker.store.store import Store
 from evenq.protocol.batch import BatchEntry
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import encode_record
+from evenq.testing import Clock
 from tests.broker.store.messages import HOST, LOG_FILE, batch, incoming, open_store, read_through
 from tests.harness.scale import examples
 
@@ -39,10 +40,7 @@ class Damaged:
         store.close()
 
     def write(self, place: int, data: bytes) -> None:
-        path = self.directory / "commitlog" / f"{place // LOG_FILE * LOG_FILE:020d}"
-        with path.open("r+b") as file:
-            file.seek(place % LOG_FILE)
-            file.write(data)
+        poke(self.directory, place, data)
 
     def flip(self, place: int, bit: int) -> None:
         path = self.directory / "commitlog" / f"{place // LOG_FILE * LOG_FILE:020d}"
@@ -57,6 +55,12 @@ class Damaged:
 
 def found(store: Store) -> dict[tuple[int, int], bytes]:
     return {(queue, at): body for queue in range(QUEUES) for at, body in read_through(store, queue_id=queue).items()}
+
+
+def poke(directory: Path, place: int, data: bytes) -> None:
+    with (directory / "commitlog" / f"{place // LOG_FILE * LOG_FILE:020d}").open("r+b") as file:
+        file.seek(place % LOG_FILE)
+        file.write(data)
 
 
 def copies(directory: Path) -> Iterator[Path]:
@@ -243,4 +247,42 @@ def test_a_torn_end_is_copied_and_cut(tmp_path: Path) -> None:
     assert "no whole message follows, the log is cut there" in line
     (copy,) = copies(damaged.directory)
     assert len(copy.read_bytes()) == store.recovered.cut_bytes
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_long_before_the_checkpoint_costs_one_message(tmp_path: Path, clean: bool) -> None:
+    clock = Clock()
+    store = open_store(tmp_path, clock=clock.now)
+    places = []
+    for number in range(40):
+        places.append(store.append(incoming(b"%03d" % number)).log_offset)
+        clock.advance(120)
+    store.settle()
+    store.checkpoint()()
+    if clean:
+        store.close()
+    else:
+        store.abandon()
+    shutil.rmtree(tmp_path / "consumequeue")
+    poke(tmp_path, places[0] + 90, b"\xff\xff")
+    store = open_store(tmp_path, clock=clock.now)
+    assert sorted(read_through(store).values()) == [b"%03d" % number for number in range(1, 40)]
+    store.close()
+
+
+def test_a_time_that_is_wrong_does_not_end_the_log(tmp_path: Path) -> None:
+    clock = Clock()
+    store = open_store(tmp_path, clock=clock.now)
+    places = []
+    for number in range(40):
+        if number in (10, 20):
+            # a day ahead for a while
+            clock.advance(86_400 if number == 10 else -86_400)
+        places.append(store.append(incoming(b"%03d" % number)).log_offset)
+    store.settle()
+    store.abandon()
+    poke(tmp_path, places[20] + 90, b"\xff\xff")
+    store = open_store(tmp_path, clock=clock.now)
+    assert sorted(read_through(store).values()) == [b"%03d" % number for number in range(40) if number != 20]
     store.close()

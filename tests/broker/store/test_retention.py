@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenq.broker.store.retention import Retention, first_kept
+from evenq.broker.store.retention import DeletionPace, Retention, first_kept
 from evenq.broker.store.store import ReadStatus, Store
 from evenq.errors import ArgumentError
 from tests.broker.store.messages import HOST, LOG_FILE, bodies, incoming, read_all
@@ -244,3 +244,15 @@ def test_the_size_is_kept_whatever_the_clock_says(tmp_path: Path) -> None:
     store.retention = Retention(size=3 * LOG_FILE)
     assert moved(store, 4 * 86_400, hand) > 10
     store.close()
+
+
+def test_files_that_went_for_their_size_leave_no_room_for_others() -> None:
+    now = [1000.0]
+    pace = DeletionPace(lambda: now[0], lambda: now[0])
+    pace.allowance()
+    now[0] += 600
+    assert pace.allowance() == 10
+    pace.deleted(12)
+    assert pace.allowance() == 0
+    now[0] += 60
+    assert pace.allowance() == 10

@@ -1,14 +1,16 @@
 """What to do about a place in the log where no whole record is.
 
 If nothing but zeros follows, the log ends there. Otherwise something was damaged, and records behind it may be whole.
-The first of these counts at which a whole record is found that says of itself that it is there, and that is not older
-than the last good one:
+The log goes on at the first of these places that has a whole record. The record must give this place as its own, and
+must not be more than an hour older than the last good one:
 
-1. where the damaged record ends, by its size or by the sizes of its parts;
-2. the next place that an entry of a consume queue names, of those that have survived;
-3. the next place at which the bytes look like a record, but not within the damaged record, as far as its sizes can be
-   true: a sender may have put a record into a body. Of sizes that differ, one counts behind which another record, be it
-   damaged, says that it is there.
+1. the end of the damaged record, by its size or by the sizes of its parts; the marker that ends a file will do, too;
+2. the next place that an entry of a consume queue names;
+3. the next place with the magic number of a record, behind the end of the damaged record, since a body may contain a
+   record. If the two sizes of rule 1 differ, the end counts at which a record, whole or not, gives that place as its
+   own; if this does not decide, the later end.
+
+Where there is none, records of any time count by the third rule, before the rest of the log is given up.
 
 The bytes before it are copied to the directory ``damaged``. Then something takes their place that the Java broker and
 evenq pass over: a record of a half message in a topic of its own, or the marker that fills the end of a file.
@@ -59,8 +61,13 @@ def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last
         if place < end and _is_whole(log, place, last_time):
             return int(place)
     # Where the sizes differ, one of them is damaged: that counts at whose end another record says that it is there.
-    places = _magics(log, max([first, *([place for place in ends if _says_its_place(log, place)] or ends)]), end)
-    return next((place for place in places if _is_whole(log, place, last_time)), None)
+    behind = max([first, *([place for place in ends if _says_its_place(log, place)] or ends)])
+    # Before everything behind is given up, times do not count: one may be damaged, or of a clock that was wrong.
+    for oldest in (last_time, 0):
+        for place in _magics(log, behind, end):
+            if _is_whole(log, place, oldest):
+                return place
+    return None
 
 
 def _is_whole(log: CommitLog, place: int, last_time: int, *, marker: bool = False) -> bool:

@@ -5,27 +5,27 @@ queues. From there on the log alone is trusted, record by record, and the consum
 
 Recovery explains and reports, and deletes nothing that it cannot explain:
 
-======================================== ===============================================================================
-what it finds                            what it does
-======================================== ===============================================================================
-a file of the log is missing             goes on in the next one; the messages are missing, all others are kept
-units of a queue that are empty or       are made again from the log, if need be from a place before the starting point
-out of order
-an offset that is behind the end of its  missing units up to it: later messages keep their offsets. But if the next
-queue                                    record of the queue speaks against it, the number is damaged
-an offset that the queue has already     nothing, if it is the same record; otherwise the first one is kept
-such an offset that the log has no room  no unit, if not the next record confirms it
-for
-a half message, or one rolled back, in   a missing unit: it was given an offset
-an ordinary topic
-no whole record, and only zeros          the log ends there
-no whole record, but something else      goes on where the log can be read again; what is before is copied and passed
-                                         over (:mod:`evenq.broker.store.damage`). If it cannot be read again, the rest
-                                         is copied, and the log ends there
-a message of a topic that was deleted    nothing: it stays deleted, also where a new topic has its name
-behind it
-zeros in properties without a checksum   the record is whole if one follows that is
-======================================== ===============================================================================
+a file of the log is missing
+    It goes on in the next one. The messages in it are missing, all others are kept.
+units of a queue are empty or out of order
+    They are made again from the log, if need be from a place before the starting point.
+a record has an offset behind the end of its queue
+    The offsets before it get missing units, so that it and later messages keep theirs. But if the next record of the
+    queue has the same offset or a lower one, the number is damaged, and the record gets no unit. It gets none either
+    if the log has no room for that many messages, unless the next record has the offset that follows.
+a record has an offset that its queue has already
+    Nothing is done, if it is the same record; otherwise the first one is kept.
+a half message, or one rolled back, is in an ordinary topic
+    Its offset gets a missing unit.
+no whole record, and only zeros
+    The log ends there.
+no whole record, but something else
+    It goes on where the log can be read again; what is before is copied and passed over
+    (:mod:`evenq.broker.store.damage`). If it cannot be read again, the rest is copied, and the log ends there.
+a message of a topic that was deleted behind it
+    It stays deleted, also where a new topic has its name.
+zeros in properties without a checksum
+    The record counts as whole if a whole record follows, perhaps after more such records.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ def recover(
             if not clean or attempts or queue.log_end > start:
                 queue.cut(start)
         report = RecoveryReport(clean, start)
-        reading = _Reading(
-            log, queue_of, report, levels, last_time, _Damage(log, named, damaged_to, files, cuts), deleted or {}
-        )
+        damage = _Damage(log, named, damaged_to, files, cuts)
+        from_checkpoint = 0 < checkpoint.mark <= start
+        reading = _Reading(log, queue_of, report, levels, last_time, from_checkpoint, damage, deleted or {})
         try:
             reading.run()
             break
@@ -191,12 +191,12 @@ class _Damage:
         self._files = files
         self._found = found
 
-    def behind(self, offset: int, last_time: int) -> int | None:
+    def behind(self, offset: int, last_time: int, read_time: int) -> int | None:
         """Where the log goes on behind ``offset``; None where it ends there."""
         end = self._log.data_end(offset)
         if end == offset:
             return None
-        place = next_whole(self._log, offset, end, self._named, last_time)
+        place = next_whole(self._log, offset, end, self._named, read_time)
         copy = save(self._log, offset, end if place is None else place, self._directory, self._files)
         if place is None:
             self._found.append(Skipped(offset, end, "no whole message follows, the log is cut there", copy))
@@ -224,6 +224,7 @@ class _Reading:
         report: RecoveryReport,
         levels: DelayLevels,
         last_time: int,
+        from_checkpoint: bool,
         damage: _Damage,
         deleted: Mapping[str, int],
     ) -> None:
@@ -234,6 +235,8 @@ class _Reading:
         self._deleted = deleted
         self.report = report
         self.last_time = last_time
+        # what follows is not much older: the time of the last record, before the first that of the checkpoint
+        self._read_time = last_time if from_checkpoint else 0
         self._sources: dict[int, Entry] = {}
         # offsets behind half messages in ordinary queues
         self._given: dict[ConsumeQueue, int] = {}
@@ -248,7 +251,7 @@ class _Reading:
         for offset, entry in self._records():
             report.end = offset + entry.size
             report.records += 1
-            self.last_time = entry.store_time
+            self.last_time = self._read_time = entry.store_time
             if entry.source is not None:
                 self._sources[entry.source] = entry
             if offset < self._deleted.get(entry.topic, 0):
@@ -271,7 +274,7 @@ class _Reading:
             data, base = log.file(offset)
             entry = read_entry(data, offset - base, offset)
             if entry is None or (entry.doubtful and not self._goes_on(offset + entry.size)):
-                behind = self._damage.behind(offset, self.last_time)
+                behind = self._damage.behind(offset, self.last_time, self._read_time)
                 if behind is None:
                     self.report.cut_bytes = self._log.data_end(offset) - offset
                     return
@@ -319,7 +322,7 @@ class _Reading:
         wanted, first = entry.queue_offset, queue.max
         has_room = wanted - first <= (log_offset - queue.log_end) // MIN_RECORD
         if following is not None and following <= wanted:
-            self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, and so does a later one")
+            self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, and the next one {following}")
         elif not has_room and following != wanted + 1:
             self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, which ends at {first}")
         else:

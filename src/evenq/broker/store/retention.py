@@ -3,8 +3,8 @@
 The Java broker goes by the times of its files and looks once a day; evenq goes by the times of the messages in them,
 and looks all the time.
 
-A clock that is wrong for a moment must not delete anything. So nothing goes by its age in the first ten minutes after a
-start, and after a jump of the clock, and never more than ten files a minute.
+A clock that is wrong for a moment must not delete anything. So no file is deleted because of its age in the first ten
+minutes after a start or a jump of the clock, nor once ten files were deleted within a minute.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class DeletionPace:
             return 0
         while self._deleted and self._deleted[0] <= steady - _IN:
             self._deleted.popleft()
-        return _FILES - len(self._deleted)
+        return max(0, _FILES - len(self._deleted))
 
     def deleted(self, count: int) -> None:
-        """Note that files were deleted by their age."""
+        """Note that files were deleted, for whatever reason: all of them count."""
         self._deleted.extend([self._last[1]] * count)
 
 
