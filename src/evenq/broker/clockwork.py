@@ -55,13 +55,15 @@ class TrustedClock:
         wall, now = self._clock(), self._monotonic()
         ahead = wall - now
         if -_JUMP_S <= ahead - self._ahead <= _JUMP_S:
-            # each message that is sent asks for the time
+            # the usual case first: this is asked for each message that is stored
             self._ahead, self._set_at = ahead, None
             return wall
         if self._set_at is None or abs(ahead - self._set_ahead) > _JUMP_S:
             self._set_ahead, self._set_at = ahead, now
             log.warning(
-                "the clock was set by %+.0f s: that counts if it lasts for %g s", ahead - self._ahead, _BELIEVED_AFTER_S
+                "the system clock jumped by %+.0f s: the broker keeps the old time, and follows if the jump lasts %g s",
+                ahead - self._ahead,
+                _BELIEVED_AFTER_S,
             )
         elif now - self._set_at >= _BELIEVED_AFTER_S:
             self._ahead, self._set_at = ahead, None

@@ -32,7 +32,7 @@ def serve(
         bool,
         typer.Option(
             "--allow-unauthenticated",
-            help="Listen on addresses that other machines can reach. Whoever reaches them may do everything: the "
+            help="Permit a --host that other machines can reach. Whoever reaches them may do everything: the "
             "broker knows no users.",
         ),
     ] = False,

@@ -29,8 +29,8 @@ DEFAULT_LEVEL = 5
 # No broker stores so much; a few bytes that would become more are an attack or damage.
 MAX_BODY = 256 * 1024 * 1024
 
-# A megabyte of records can become a gigabyte. Who may stop in between unpacks no more than this at a time; who
-# needs all at once refuses more than that.
+# A megabyte of records can become a gigabyte. Who may stop in between stops behind the first number of bytes; who needs
+# all at once refuses more than the second.
 UNPACKED_AT_ONCE = 64 * 1024 * 1024
 MAX_UNPACKED = 1024 * 1024 * 1024
 

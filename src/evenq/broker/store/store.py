@@ -68,7 +68,8 @@ __all__ = ["Incoming", "Read", "ReadOnly", "ReadStatus", "Store", "Stored", "Sto
 
 log = logging.getLogger(__name__)
 
-# What saves something as it is at the time of the call; None while the next start must look again at what this one has.
+# Gives the function that saves the state as it is now. It gives None while messages delivered before a kill are not
+# passed yet: then the checkpoint keeps its old mark, so that the next start reads the log from there again.
 Saver = Callable[[], Callable[[], None] | None]
 
 # Bytes of consume queues that may wait in memory because the disk does not take them.
@@ -637,8 +638,8 @@ class Store:
         self.config.save_deleted_topics(self._deleted)
 
     def close(self) -> None:
-        """Write everything to the disk and leave the directory as one that was closed cleanly. If that fails, the next
-        start reads the log, as after a kill."""
+        """Write everything to the disk, and mark the directory as closed cleanly. If the write fails, or a saver gave
+        None, it is not marked: the next start reads the log, as after a kill."""
         try:
             self.checkpoint()()
             if not self._starts_again:

@@ -70,8 +70,8 @@ class TimerLog:
     def units(self) -> Iterator[tuple[int, TimerUnit]]:
         """All units with their positions, up to the first that is not whole.
 
-        The power may have failed when only the first of two sectors with a unit was on the disk. Their border is never
-        within a field of four bytes. So a unit has its place in the commit log if it has the size that comes then.
+        After a power failure, perhaps only the first of two sectors that hold a unit is on the disk. The border of
+        sectors never cuts a four-byte field. So if the message size is not 0, the log offset before it is complete.
         """
         whole = self._file_size // _UNIT.size * _UNIT.size
         for segment in self._segments.files:

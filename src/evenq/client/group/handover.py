@@ -23,9 +23,10 @@ is orphaned                all members whether they have a lock
 a spare                    asking all members whether they have one   the spare is given back: it is refused
 ========================== ========================================== ==============================================
 
-A member that has been granted the first lock keeps the spares until it tells of the first, and one that asks tells of
-the lock that it asks about. So of two members at the same time at least one sees the other. A renewal is treated like
-a new grant unless the lock was ours all the time, on the same connection.
+A member that was granted the first lock keeps the spares that it locked until it names the queue to members that ask. A
+member that is asking names the queues that it asks about. So if two members check the same queue at the same time, at
+least one of them sees the other. A renewal is treated like a new grant unless the lock was ours all the time, on the
+same connection.
 """
 
 from __future__ import annotations
@@ -276,7 +277,8 @@ class HandoverLocks:
         self, queues: Iterable[MessageQueue], *, renewing: bool = False
     ) -> tuple[set[MessageQueue], set[_Lock]]:
         """Ask for the first locks of queues of one broker. Gives the queues that are ours, and the locks that others
-        have. A lock that is new and not known to be ours is given back, unless it is to be renewed."""
+        have. A new lock is given back where another member holds the queue, and where that is not known, unless it is a
+        renewal."""
         firsts = [_Lock(queue, FIRST) for queue in queues]
         answer = await self._try(firsts, self._client_id, renewing=renewing)
         if answer is None:
@@ -323,8 +325,8 @@ class HandoverLocks:
         self, queues: Iterable[MessageQueue], *, renewing: bool = False
     ) -> tuple[set[MessageQueue], set[_Lock]]:
         """Ask for a spare lock of each queue: the one that we have, or the first that is not orphaned. Gives the queues
-        that are ours, and the locks that others have. A new lock whose owner cannot be made sure of is given back,
-        unless it is to be renewed."""
+        that are ours, and the locks that others have. A new lock is given back where another member holds the queue,
+        and where that is not known, unless it is a renewal."""
         wanted = [spare for queue in queues if (spare := self._usable_spare(queue)) is not None]
         ours, refused = set[MessageQueue](), set[_Lock]()
         new: dict[MessageQueue, _Answer] = {}
