@@ -24,7 +24,7 @@ _LONGEST = (
     "tests/cli",
     "tests/interop",
     "tests/fuzz",
-    "tests/broker/test_kill_loop.py",
+    "tests/broker/torture/test_kill_loop.py",
 )
 _SPARK = "tests/spark/"
 

@@ -1,6 +1,7 @@
 """A topic that was deleted stays deleted, and a new one of its name keeps its messages, however the broker ends."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,41 @@ def test_the_note_goes_with_the_messages(tmp_path: Path) -> None:
     assert store.log.start > 0
     assert store.config.load_deleted_topics() == {}
     store.close()
+
+
+class Meanwhile(Files):
+    """Something happens while the disk is waited for: before or after the file that is synced ``at``-th."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+        self.happens: Callable[[], None] | None = None
+
+    def datasync(self, descriptor: int) -> None:
+        self._pass()
+        super().datasync(descriptor)
+        self._pass()
+
+    def _pass(self) -> None:
+        if self.happens is not None:
+            self._left -= 1
+            if self._left < 0:
+                happens, self.happens = self.happens, None
+                happens()
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_topic_may_be_deleted_while_a_checkpoint_waits_for_the_disk(tmp_path: Path, at: int) -> None:
+    files = Meanwhile(at)
+    store = open_store(tmp_path / "a", files=files)
+    send(store, "old")
+    send(store, "other", topic="bills")
+    wait = store.checkpoint()
+    files.happens = lambda: store.delete_topic("orders")
+    wait()
+    assert files.happens is None, "the checkpoint waits for fewer files"
+    send(store, "new")
+    store.checkpoint()()
+    again = killed(store, tmp_path / "a")
+    assert (bodies(again), bodies(again, "bills")) == ([b"new"], [b"other"])
+    again.close()

@@ -101,3 +101,24 @@ def test_what_was_cut_is_gone_from_the_disk(tmp_path: Path) -> None:
     with pytest.raises(SyncFailed):
         log.cut(52)
     log.close()
+
+
+class CountingFiles(FailingFiles):
+    """Counts the files that are handed to the disk."""
+
+    synced = 0
+
+    def datasync(self, descriptor: int) -> None:
+        self.synced += 1
+        super().datasync(descriptor)
+
+
+def test_a_sync_hands_over_every_file_that_was_written_since_the_last_one(tmp_path: Path) -> None:
+    files = CountingFiles()
+    log = TimerLog(tmp_path, FILE, files)
+    for count, synced in ((13, 3), (1, 1), (5, 2), (0, 1)):
+        fill(log, count)
+        files.synced = 0
+        log.sync()
+        assert files.synced == synced
+    log.close()

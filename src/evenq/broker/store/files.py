@@ -97,6 +97,7 @@ class Files:
     def rmdir(self, path: Path) -> None:
         """Remove a directory that is empty."""
         path.rmdir()
+        self._unsynced.discard(path)
         self._unsynced.add(path.parent)
 
     # -- made of these

@@ -97,6 +97,15 @@ def _tag_codes(batch: bytes, made: BatchRecords) -> Sequence[int] | None:
     return [_wire_tag_code(find_property(properties[2:], b"TAGS")) for properties in made.tails()]
 
 
+def _sync_queue(queue: ConsumeQueue) -> None:
+    """Return when its entries are on the disk, or when its topic was deleted meanwhile: then its files are gone."""
+    try:
+        queue.sync()
+    except SyncFailed:
+        if not queue.is_deleted:
+            raise
+
+
 class ReadOnly(OSError):
     """The store takes no messages now, and says why."""
 
@@ -492,7 +501,7 @@ class Store:
             try:
                 self.log.sync()
                 for queue in dirty:
-                    queue.sync()
+                    _sync_queue(queue)
                 for save in saves:
                     if save is not None:
                         save()

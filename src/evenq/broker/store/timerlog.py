@@ -66,6 +66,8 @@ class TimerLog:
         self._segments = Segments(directory, file_size, files)
         # until the owner has found the true end by `cut`, nothing may be appended
         self._end = self._segments.end
+        # up to where everything is on the disk
+        self._synced = 0
 
     def units(self) -> Iterator[tuple[int, TimerUnit]]:
         """All units with their positions, up to the first that is not whole.
@@ -110,6 +112,7 @@ class TimerLog:
         that come later."""
         self._segments.cut_on_disk(position)
         self._end = position
+        self._synced = min(self._synced, position)
 
     def trim(self, log_offset: int) -> None:
         """Drop files all of whose messages are in front of ``log_offset``, where the commit log begins now."""
@@ -122,8 +125,11 @@ class TimerLog:
 
     def sync(self) -> None:
         """Return when all units are on the disk. May run in another thread."""
-        for segment in self._segments.files[-2:]:
-            segment.sync()
+        target = self._end
+        for segment in list(self._segments.files):
+            if segment.end > self._synced and segment.start < target:
+                segment.sync()
+        self._synced = target
 
     def close(self) -> None:
         self._segments.close()
