@@ -113,7 +113,7 @@ def test_what_java_compressed_and_its_second_version(vector: dict[str, Any]) -> 
 def test_there_and_back(fields: dict[str, Any], properties: dict[str, str]) -> None:
     clean = {clear(name): clear(value) for name, value in properties.items()}
     record = encode_record(**fields, properties=encode_properties(clean))
-    (message,) = decode_messages(record, check_crc=True)
+    (message,) = decode_messages(record)
     hosts_v6 = SysFlag.BORN_HOST_V6 * fields["born_host"].startswith("[")
     hosts_v6 |= SysFlag.STORE_HOST_V6 * fields["store_host"].startswith("[")
     fields["sys_flag"] = fields["sys_flag"] & ~48 | hosts_v6
@@ -150,7 +150,7 @@ def test_many_are_read_as_each_alone_and_by_the_long_way(pieces: list[bytes]) ->
     together = decode_messages(body, broker="b")
     assert together == [message for piece in pieces for message in decode_messages(piece, broker="b")]
     # the long way is the one that looks at checksums
-    assert together == decode_messages(body, broker="b", check_crc=True)
+    assert together == decode_messages(body, broker="b")
 
 
 def test_records_of_one_size_may_be_divided_otherwise() -> None:
@@ -176,7 +176,7 @@ def test_a_cut_chain_names_the_place(left: int) -> None:
 def test_damage_is_a_protocol_error(body: bytes) -> None:
     poisoned: list[RecordError] = []
     try:
-        for message in decode_messages(body, check_crc=True, poisoned=poisoned):
+        for message in decode_messages(body, poisoned=poisoned):
             assert body_crc(message.body) == message.body_crc or message.sys_flag & (SysFlag.COMPRESSION | 0xC0)
     except ProtocolError:
         pass
@@ -193,11 +193,18 @@ def test_a_poisoned_message_is_named_and_can_be_skipped() -> None:
     assert [error.queue_offset for error in poisoned] == [77]
 
 
-def test_a_wrong_checksum_is_found_when_asked() -> None:
-    record = encode_record(**PLAIN, crc=1)
-    assert decode_messages(record)[0].body_crc == 1
+def test_a_wrong_checksum_is_found() -> None:
+    good, bad = encode_record(**PLAIN), encode_record(**PLAIN, crc=1)
     with pytest.raises(RecordError, match="checksum"):
-        decode_messages(record, check_crc=True)
+        decode_messages(bad)
+    poisoned: list[RecordError] = []
+    assert len(decode_messages(good + bad + good, poisoned=poisoned)) == 2
+    assert [error.queue_offset for error in poisoned] == [PLAIN["queue_offset"]]
+    assert [message.body_crc for message in decode_messages(bad, check_crc=False)] == [1]
+
+
+def test_no_checksum_is_not_a_wrong_one() -> None:
+    assert decode_messages(encode_record(**PLAIN, crc=0))[0].body == PLAIN["body"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -112,7 +113,7 @@ def decode_messages(
     body: bytes,
     *,
     broker: str = "",
-    check_crc: bool = False,
+    check_crc: bool = True,
     as_stored: bool = False,
     poisoned: list[RecordError] | None = None,
 ) -> list[MessageView]:
@@ -120,8 +121,8 @@ def decode_messages(
     both ``as_stored``.
 
     A record that is itself whole but cannot be read (damaged compression, a wrong checksum) raises a RecordError; with
-    a list for ``poisoned`` it is put there instead, and the others are read. A broken chain of records is always a
-    ProtocolError that names the position.
+    a list for ``poisoned`` it is put there instead, and the others are read. The checksum 0 stands for none. A broken
+    chain of records is always a ProtocolError that names the position.
     """
     data = bytes(body)
     messages, end = decode_some(
@@ -145,7 +146,7 @@ def decode_some(
     most: int,
     *,
     broker: str = "",
-    check_crc: bool = False,
+    check_crc: bool = True,
     as_stored: bool = False,
     poisoned: list[RecordError] | None = None,
     room: int = UNPACKED_AT_ONCE,
@@ -155,10 +156,9 @@ def decode_some(
     messages: list[MessageView] = []
     end = len(data)
     while at < end and len(messages) < most and room >= 0:
-        if not check_crc:
-            at = _decode_usual(data, at, broker, messages, most - len(messages))
-            if at == end or len(messages) >= most:
-                break
+        at = _decode_usual(data, at, broker, check_crc, messages, most - len(messages))
+        if at == end or len(messages) >= most:
+            break
         size = _size_at(data, at)
         try:
             room -= _decode_one(data, at, broker, check_crc, as_stored, messages)
@@ -181,7 +181,7 @@ def _size_at(data: bytes, at: int) -> int:
     return size
 
 
-def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView], most: int) -> int:
+def _decode_usual(data: bytes, at: int, broker: str, check_crc: bool, messages: list[MessageView], most: int) -> int:
     """Read at most so many messages from ``at`` on by the short way that nearly all can go: first version, IPv4, one
     body as it is.
 
@@ -208,7 +208,7 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
         elif at + wire_size > len(data):
             break
         (
-            magic, queue_id, queue_offset, log_offset_top, sys_flag,
+            magic, crc, queue_id, queue_offset, log_offset_top, sys_flag,
             found_body, body, found_topic, name, found_properties, properties,
         ) = unpack(data, at)  # fmt: skip
         if found_body != body_size or found_topic != topic_size or found_properties != properties_size:
@@ -218,6 +218,8 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
             sizes = b""
             continue
         if sys_flag & _UNUSUAL or magic != MAGIC_V1 or log_offset_top > 0x7F:
+            break
+        if check_crc and crc32(body) & 0x7FFFFFFF != crc:
             break
         looked = False
         # the same on nearly all
@@ -243,7 +245,7 @@ def _decode_usual(data: bytes, at: int, broker: str, messages: list[MessageView]
 @lru_cache(4096)
 def _form(body_size: int, topic_size: int, properties_size: int) -> Callable[[bytes, int], tuple[Any, ...]]:
     """Reads what is wanted at once of a record of the first version with IPv4 hosts, whose parts have these sizes."""
-    return struct.Struct(f">4xI4xi4xqB7xi44xi{body_size}sB{topic_size}sH{properties_size}s").unpack_from
+    return struct.Struct(f">4xIIi4xqB7xi44xi{body_size}sB{topic_size}sH{properties_size}s").unpack_from
 
 
 @lru_cache(4096)
@@ -268,7 +270,7 @@ def _decode_one(
     topic_at, topic_end, end = _variable_part(data, at, size, magic, body_at, body_size)
     topic = _text(data[topic_at:topic_end])
     body = data[body_at : body_at + body_size]
-    if check_crc and body_crc(body) != crc:
+    if check_crc and crc and body_crc(body) != crc:
         raise RecordError(topic, queue_id, queue_offset, f"its body has checksum {body_crc(body)}, not {crc}")
     unpacked = 0
     if sys_flag & _COMPRESSED and not as_stored:

@@ -172,7 +172,7 @@ class Process:
                 offset, end = self.store.bounds(topic, queue_id)
                 while offset < end:
                     read = self.store.read(topic, queue_id, offset, 32, 1 << 20)
-                    for view in decode_messages(read.body, check_crc=True):
+                    for view in decode_messages(read.body):
                         assert offset <= view.queue_offset < read.next_offset, (offset, view, read.next_offset)
                         assert (view.topic, view.queue_id) == (topic, queue_id)
                         found[topic, queue_id, view.queue_offset] = view.body
