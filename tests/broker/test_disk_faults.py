@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.live
 
 TOPIC = "orders"
+SMALL = BrokerSettings(log_file_size=1 << 20)
 
 
 class Disk:
@@ -82,6 +83,15 @@ def peer(broker: EmbeddedCluster) -> Iterator[Peer]:
         yield connected
 
 
+@pytest.fixture
+def small(disk: Disk, tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    """A broker whose files are quickly copied."""
+    with cluster(data=tmp_path / "data", settings=SMALL) as running:
+        create_topic(running.namesrv, TOPIC, queues=2)
+        yield running
+        disk.mend()
+
+
 def send(peer: Peer, body: bytes, queue_id: int = 0) -> int:
     return peer.send(RequestCode.SEND_MESSAGE_V2, peer.send_header(TOPIC, queue_id), body)
 
@@ -134,6 +144,67 @@ def test_a_topic_that_cannot_be_saved_is_saved_later(disk: Disk, peer: Peer, tmp
     disk.mend()
     saved = tmp_path / "data" / "broker-a" / "config" / "topics.json"
     wait_until(lambda: b'"new"' in saved.read_bytes(), "the topic in topics.json")
+
+
+def lists_topic(cluster: EmbeddedCluster, topic: str) -> bool:
+    with Peer(cluster.brokers["broker-a"].address) as peer:
+        return peer.ask(RequestCode.GET_TOPIC_CONFIG, headers.TopicRequest(topic=topic)).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "name", ["deletingTopics.json", "deletedTopics.json", "topics.json", "consumerOffset.json", "all of them"]
+)
+def test_a_topic_is_whole_or_gone_when_its_deletion_fails(
+    disk: Disk, small: EmbeddedCluster, tmp_path: Path, name: str
+) -> None:
+    peer = Peer(small.brokers["broker-a"].address)
+    peer.answer(send(peer, b"old"))
+    peer.heartbeat("billing", [TOPIC])
+    peer.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        headers.UpdateOffset(topic=TOPIC, queue_id=0, consumer_group="billing", commit_offset=1),
+    )
+    saved = tmp_path / "data" / "broker-a" / "config" / "consumerOffset.json"
+    wait_until(lambda: saved.exists() and b"billing" in saved.read_bytes(), "the offset")
+    disk.refuses = lambda operation, path: (
+        errno.ENOSPC
+        if operation == "rename" and path is not None and (path.name == name or name.startswith("all"))
+        else 0
+    )
+    with peer:
+        answer = peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, headers.DeleteTopic(topic=TOPIC))
+    assert (answer.code == ResponseCode.SUCCESS) == (name == "consumerOffset.json")
+    left = after_a_kill(tmp_path)
+    disk.mend()
+    with cluster(data=left, settings=SMALL) as again, Peer(again.brokers["broker-a"].address) as other:
+        is_there = lists_topic(again, TOPIC)
+        assert is_there == (name in ("deletingTopics.json", "all of them"))
+        if not is_there:
+            create_topic(again.namesrv, TOPIC, queues=2)
+        assert [message.body for message in other.pull(TOPIC)] == ([b"old"] if is_there else [])
+        offset = headers.QueryOffset(consumer_group="billing", topic=TOPIC, queue_id=0, set_zero_if_not_found=False)
+        found = other.ask(RequestCode.QUERY_CONSUMER_OFFSET, offset)
+        assert (found.code == ResponseCode.SUCCESS) == is_there
+
+
+def test_a_deletion_that_failed_is_finished_later(disk: Disk, small: EmbeddedCluster, tmp_path: Path) -> None:
+    peer = Peer(small.brokers["broker-a"].address)
+    peer.answer(send(peer, b"old"))
+    disk.refuses = lambda operation, path: (
+        errno.ENOSPC if operation == "rename" and path is not None and path.name == "deletedTopics.json" else 0
+    )
+    answer = peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, headers.DeleteTopic(topic=TOPIC))
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    disk.mend()
+    noted = tmp_path / "data" / "broker-a" / "config" / "deletingTopics.json"
+    wait_until(lambda: noted.read_bytes() == b"[]", "the end of the deletion")
+    create_topic(small.namesrv, TOPIC, queues=2)
+    with peer:
+        assert peer.pull(TOPIC) == []
+        peer.answer(send(peer, b"new"))
+    left = after_a_kill(tmp_path)
+    with cluster(data=left, settings=SMALL) as again, Peer(again.brokers["broker-a"].address) as other:
+        assert [message.body for message in other.pull(TOPIC)] == [b"new"]
 
 
 def test_offsets_are_saved_after_the_disk_was_full(disk: Disk, peer: Peer, tmp_path: Path) -> None:

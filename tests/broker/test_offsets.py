@@ -1,8 +1,18 @@
 import asyncio
 import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
 
 from evenq.broker.offsets import GroupOffsets, OffsetsSaver
+from evenq.broker.store.config import ConfigFiles
+from evenq.protocol import headers
+from evenq.protocol.codes import RequestCode
+from evenq.testing import EmbeddedCluster, cluster
+from tests.broker.peers import Peer
 from tests.broker.stores import Hand
+from tests.clusters import create_topic
 
 
 def test_an_offset_may_go_back() -> None:
@@ -68,6 +78,43 @@ def test_what_is_in_hand_is_never_less_than_what_is_committed() -> None:
     assert offsets.in_hand("g", "t", 0) == 40
     offsets.forget_group("g")
     assert offsets.in_hand("g", "t", 0) == 0
+
+
+def test_no_offset_is_behind_the_end_of_its_queue() -> None:
+    saved = {("t", "g"): {0: 9, 1: 5, 2: -3}, ("%RETRY%g", "g"): {0: 4}, ("gone", "g"): {0: 9}}
+    offsets = GroupOffsets(saved)
+    ends = {("t", 0): 5, ("t", 1): 5, ("t", 2): 5, ("%RETRY%g", 0): 0}
+    found = offsets.limit(lambda topic, queue_id: ends.get((topic, queue_id)))
+    assert found == [("g", "t", 0, 9, 5), ("g", "t", 2, -3, 0), ("g", "%RETRY%g", 0, 4, 0)]
+    assert offsets.table() == {("t", "g"): {0: 5, 1: 5, 2: 0}, ("%RETRY%g", "g"): {0: 0}, ("gone", "g"): {0: 9}}
+    assert offsets.limit(lambda topic, queue_id: ends.get((topic, queue_id))) == []
+
+
+@pytest.mark.live
+def test_a_group_gets_what_comes_where_a_queue_lost_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def restarted() -> AbstractContextManager[EmbeddedCluster]:
+        return cluster(data=tmp_path)
+
+    def offset_of(peer: Peer, topic: str) -> int:
+        header = headers.QueryOffset(consumer_group="g", topic=topic, queue_id=0)
+        return int(peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, header).ext["offset"])
+
+    with restarted() as running, Peer(running.brokers["broker-a"].address) as peer:
+        create_topic(running.namesrv, "orders", queues=1)
+        for _ in range(5):
+            peer.put("orders")
+    saved = {("orders", "g"): {0: 7}, ("gone", "g"): {0: 7}}
+    ConfigFiles(tmp_path / "broker-a" / "config").save_offsets(saved)
+    with restarted() as running, Peer(running.brokers["broker-a"].address) as peer:
+        assert offset_of(peer, "orders") == 5
+        assert offset_of(peer, "gone") == 7
+        assert not (tmp_path / "broker-a" / "consumequeue" / "gone").exists()
+        assert "group g was at offset 7 of queue 0 of orders, and goes on at 5" in caplog.text
+        for _ in range(3):
+            peer.put("orders")
+    # the queue has the old offset again, and it does not come back
+    with restarted() as running, Peer(running.brokers["broker-a"].address) as peer:
+        assert offset_of(peer, "orders") == 5
 
 
 def test_a_clone_is_a_copy() -> None:
@@ -143,6 +190,34 @@ class TestSaver:
 
         asyncio.run(scene())
         assert tries == [7, 7, 7]
+
+    def test_a_save_that_is_cancelled_is_made_up_for(self) -> None:
+        offsets = GroupOffsets()
+        saved: list[int] = []
+        begun, go_on = threading.Event(), threading.Event()
+
+        def save(table: dict[tuple[str, str], dict[int, int]]) -> None:
+            begun.set()
+            assert go_on.wait(10)
+            saved.append(table["orders", "billing"][0])
+
+        async def scene() -> None:
+            saver = OffsetsSaver(offsets, save, now=lambda: 0.0)
+            offsets.commit("billing", "orders", 0, 7)
+            saver.tick()
+            assert await asyncio.to_thread(begun.wait, 10)
+            # what the end of a loop does
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0)
+            offsets.commit("billing", "orders", 0, 8)
+            finishing = asyncio.create_task(saver.finish())
+            await asyncio.sleep(0)
+            go_on.set()
+            await finishing
+
+        asyncio.run(scene())
+        assert saved == [7, 8]
 
     def test_a_table_that_takes_long_is_saved_less_often(self) -> None:
         offsets = GroupOffsets()

@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from evenq.broker.server import Refusal
+from evenq.broker.store.seal import with_room_for_seal
 from evenq.broker.store.store import Incoming
 from evenq.model import Property
 from evenq.protocol import headers
@@ -136,6 +137,9 @@ _MAX_PROPERTIES = 0x7FFF
 _UNIQUE_ID = f"{Property.UNIQUE_KEY}\x01{'0' * 56}\x02"
 # Properties with a NUL are stored with a checksum of the record as a property of its own, of this size.
 _CHECKSUM = 20
+
+# Where a batch may have properties, which begin with their size, that leave no room for that.
+_NEARLY_FULL = re.compile(rb"\x7f[\xea-\xff]")
 
 # A message of a batch begins with its size; it has no fewer bytes than these.
 _SIZE = struct.Struct(">i")
@@ -244,6 +248,8 @@ class Admission:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the batch has sysFlag {header.sys_flag}, a transaction's: send half messages singly",
             )
+        if _NEARLY_FULL.search(body):
+            _check_room_for_checksums(body)
         if _may_be_reserved(body):
             body = _batch_without_reserved(body, header.topic)
         return Incoming(
@@ -394,6 +400,20 @@ def _has_more(batch: bytes, limit: int) -> bool:
         if at + _LEAST_ENTRY > len(batch):
             return False
     return True
+
+
+def _check_room_for_checksums(batch: bytes) -> None:
+    """Refuse a batch with a message whose properties hold a NUL and leave no room for the checksum that this needs."""
+    for _, tail, end, _ in split_batch(batch):
+        properties = batch[tail + 2 : end]
+        size = len(with_room_for_seal(properties))
+        if size > _MAX_PROPERTIES:
+            limit = _MAX_PROPERTIES - (size - len(properties))
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties of a message of the batch have {len(properties)} bytes with a NUL, "
+                f"over the limit {limit}",
+            )
 
 
 def check_queue(topic: TopicConfig, queue_id: int) -> None:

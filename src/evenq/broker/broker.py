@@ -16,6 +16,7 @@ from typing import Literal
 from evenq.broker.admission import INT32, Admission
 from evenq.broker.clockwork import Clockwork, TrustedClock, monotonic_beside
 from evenq.broker.delays import DelayedMessages
+from evenq.broker.deletions import TopicDeletions
 from evenq.broker.faults import Faults
 from evenq.broker.filtering import SqlFilters
 from evenq.broker.flusher import Flusher
@@ -55,6 +56,9 @@ __all__ = ["Broker", "BrokerSettings"]
 log = logging.getLogger(__name__)
 
 Flush = Literal["async", "sync"]
+
+# How many lines a start writes about offsets that it has changed.
+_MOST_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,8 @@ class Broker:
             changed=lambda: self._save_later(self._save_groups),
         )
         self.offsets = GroupOffsets(config.load_offsets())
+        self._limit_offsets()
+        self.deletions = TopicDeletions(self.store, self.topics, self.offsets)
         self._offsets_saver = OffsetsSaver(self.offsets, config.save_offsets)
         self._open_postponed()
         self.indexer = Indexer(self.store, self.directory / "index", clock)
@@ -220,8 +226,33 @@ class Broker:
         )
         self._registrar = Registrar(identity, self._namesrv, self.topics.table, self._monotonic)
         self._closers.append(self._registrar.stop)
+        self.deletions.resume()
         self._save_topics()
         self._save_groups()
+
+    def _limit_offsets(self) -> None:
+        """Let no group go on behind the end of a queue: it would not get the messages that come there."""
+        found = self.offsets.limit(self._end_of)
+        for moved in found[:_MOST_LINES]:
+            log.warning(
+                "%s: group %s was at offset %d of queue %d of %s, and goes on at %d: the queue ends there",
+                self.server.name,
+                moved.group,
+                moved.offset,
+                moved.queue_id,
+                moved.topic,
+                moved.limited,
+            )
+        if len(found) > _MOST_LINES:
+            log.warning("%s: %d more offsets like these are not listed", self.server.name, len(found) - _MOST_LINES)
+        if found:
+            # else the old ones would count again at the next start, when the queues are longer
+            self.store.config.save_offsets(self.offsets.table())
+
+    def _end_of(self, topic: str, queue_id: int) -> int | None:
+        """The end of a queue; None where neither the queue is there nor its topic."""
+        end = self.store.bounds(topic, queue_id)[1]
+        return end if end or topic in self.topics else None
 
     def _open_postponed(self) -> None:
         """Everything about messages that do not go to their queue, or not yet."""
@@ -259,6 +290,7 @@ class Broker:
             # what that could not store
             self.store.discard,
             self._offsets_saver.finish,
+            self._finish_deletions,
             self.store.close,
             self.timers.close,
         ]
@@ -270,6 +302,7 @@ class Broker:
         return [
             self._save_changes,
             self._offsets_saver.tick,
+            self._finish_deletions,
             self.flusher.checkpoint,
             self._registrar.tick,
             self.locks.expire,
@@ -392,6 +425,11 @@ class Broker:
 
     def _save_topics(self) -> None:
         self.store.config.save_topics(self.topics.table())
+        self.deletions.topics_saved()
+
+    def _finish_deletions(self) -> None:
+        if not self.deletions.is_idle and not self._unsaved and self._offsets_saver.is_saved:
+            self.deletions.finish()
 
     def _save_groups(self) -> None:
         self.store.config.save_groups(self.group_configs.table())

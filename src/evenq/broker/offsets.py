@@ -5,15 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from evenq.supervision import FailureLog
 
-__all__ = ["GroupOffsets", "OffsetsSaver"]
+__all__ = ["BeyondEnd", "GroupOffsets", "OffsetsSaver"]
 
 # Saving takes this part of a thread's time at most: a large table is saved less often.
 _SAVING_SHARE = 0.1
 
 Table = dict[tuple[str, str], dict[int, int]]
+
+
+class BeyondEnd(NamedTuple):
+    """An offset of a group that its queue does not have, and the one that takes its place."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    limited: int
 
 
 class GroupOffsets:
@@ -96,9 +108,31 @@ class GroupOffsets:
             for queue in [queue for queue in table if queue[place] == name]:
                 del table[queue]
 
+    def limit(self, end_of: Callable[[str, int], int | None]) -> list[BeyondEnd]:
+        """Set offsets behind the end of their queue to that end, and tell which ones. For starts.
+
+        Offsets are saved before messages are on the disk. When the power fails, a queue may have lost messages that a
+        group has consumed: those that come in their place are others, which the group has not seen. ``end_of`` gives
+        the end of a queue of a topic; None where nothing is known of it.
+        """
+        found = []
+        for (topic, group), queues in self._table.items():
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if end is not None and not 0 <= offset <= end:
+                    found.append(BeyondEnd(group, topic, queue_id, offset, end if offset > end else 0))
+        for group, topic, queue_id, _, limited in found:
+            self.commit(group, topic, queue_id, limited)
+        return found
+
     def entries(self) -> Iterable[tuple[tuple[str, str], Mapping[int, int]]]:
         """Everything, by topic and group, as it is now: for whoever is done with it before anything changes."""
         return self._table.items()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether :meth:`take_changes` would give something."""
+        return bool(self._changed)
 
     def take_changes(self) -> dict[tuple[str, str], dict[int, int] | None]:
         """What changed since the last call, by topic and group; None for what was forgotten."""
@@ -124,14 +158,19 @@ class OffsetsSaver:
         offsets.take_changes()
         # whether the copy has what is not saved
         self._unsaved = False
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Future[None] | None = None
         self._due = float("-inf")
         self._failures = FailureLog("saving the offsets of groups")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether all is saved as it is now."""
+        return self._running is None and not self._unsaved and not self._offsets.is_changed
 
     def tick(self) -> None:
         """Begin to save what changed; to be called often."""
         if self._running is None and self._now() >= self._due and self._update():
-            self._running = asyncio.get_running_loop().create_task(self._run())
+            self._start(self._now())
 
     def _update(self) -> bool:
         """Bring the copy up to date; whether there is something to save."""
@@ -143,17 +182,20 @@ class OffsetsSaver:
                 self._copy[key] = queues
         return self._unsaved
 
-    async def _run(self) -> None:
-        began = self._now()
+    def _start(self, began: float) -> None:
+        # no task: one that is cancelled ends before the thread does
+        self._running = asyncio.get_running_loop().run_in_executor(None, self._save, self._copy)
         self._unsaved = False
-        try:
-            await asyncio.to_thread(self._save, self._copy)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+        self._running.add_done_callback(partial(self._end, began))
+
+    def _end(self, began: float, saving: asyncio.Future[None]) -> None:
+        error = None if saving.cancelled() else saving.exception()
+        if saving.cancelled() or error is not None:
             self._unsaved = True
+        if isinstance(error, Exception):
             self._failures.record(error, "trying again soon")
-        finally:
-            self._due = began + (self._now() - began) / _SAVING_SHARE
-            self._running = None
+        self._due = began + (self._now() - began) / _SAVING_SHARE
+        self._running = None
 
     async def finish(self) -> None:
         """Save what is not saved. An error of that is the caller's."""

@@ -148,6 +148,19 @@ def test_a_missing_field_is_named(peer: Peer) -> None:
     assert "is missing" in (answer.remark or "")
 
 
+@pytest.mark.parametrize("room", [0, 1, 20, 21])
+def test_properties_of_a_batch_leave_room_for_their_checksum(peer: Peer, topic: str, room: int) -> None:
+    odd = "odd\x01\0".ljust(0x7FFF - room - 1, "x") + "\x02"
+    batch = encode_batch([BatchEntry(b"first"), BatchEntry(b"second", odd)])
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, peer.send_header(topic), batch)
+    assert answer.code == (ResponseCode.SUCCESS if room >= 20 else ResponseCode.MESSAGE_ILLEGAL)
+    assert len(peer.pull(topic)) == (2 if room >= 20 else 0)
+    if room < 20:
+        assert answer.remark == (
+            f"the properties of a message of the batch have {len(odd)} bytes with a NUL, over the limit 32747"
+        )
+
+
 @pytest.mark.parametrize("batch", [b"", b"\0\0", b"\0\0\0\x10" + bytes(40)], ids=["empty", "short", "broken"])
 def test_a_broken_batch_is_refused_and_leaves_nothing(peer: Peer, topic: str, batch: bytes) -> None:
     answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, peer.send_header(topic), batch)

@@ -1,5 +1,6 @@
 """Damage in the log takes what it hit and nothing else, and is kept for whoever wants to look at it."""
 
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,61 @@ def test_a_hole_takes_only_what_it_hit(
     for queue_id in range(QUEUES):
         last = max(offset for queue, offset in after if queue == queue_id)
         assert store.append(incoming("x", queue_id=queue_id)).queue_offset == last + 1
+    store.close()
+
+
+WORDS = b"the quick brown fox jumps over lazy dogs and then writes another line of its log about that, at 12:30\n"
+
+
+def foreign(rng: random.Random, kind: str, size: int) -> bytes:
+    """A page that belongs elsewhere."""
+    if kind == "text":
+        at = rng.randrange(len(WORDS))
+        return (WORDS * (size // len(WORDS) + 2))[at : at + size]
+    if kind == "random":
+        return rng.randbytes(size)
+    # numbers below 65536, as in tables, with many zeros between them
+    return b"".join((rng.randrange(1 << 16) if rng.random() < 0.3 else 0).to_bytes(4) for _ in range(size // 4))
+
+
+@pytest.mark.parametrize("kind", ["text", "random", "zero-ish"])
+def test_a_page_of_foreign_bytes_takes_only_what_it_hit(tmp_path: Path, rng: random.Random, kind: str) -> None:
+    file_size = 1 << 18
+    clock = Clock()
+    store = Store(tmp_path / "a", HOST, clock=clock.now, log_file_size=file_size, queue_file_units=512)
+    sent, places = {}, {}
+    for number in range(300):
+        body = rng.randbytes(rng.choice([0, 20, 200, 600, 3000]))
+        offset, place = store.append(incoming(body, queue_id=number % QUEUES))
+        sent[number % QUEUES, offset], places[number % QUEUES, offset] = body, (place, store.log.next)
+    store.settle()
+    end = store.log.end
+    for attempt in range(examples(30)):
+        copy = tmp_path / f"b{attempt}"
+        shutil.copytree(tmp_path / "a", copy)
+        size = rng.choice([512, 4096])
+        # the last records stay: a damage behind which nothing is whole is the torn end of the log
+        start = rng.randrange(end - 16_384) // 512 * 512
+        path = copy / "commitlog" / f"{start // file_size * file_size:020d}"
+        with path.open("r+b") as file:
+            file.seek(start % file_size)
+            file.write(foreign(rng, kind, min(size, file_size - start % file_size)))
+        again = Store(copy, HOST, clock=clock.now, log_file_size=file_size, queue_file_units=512)
+        after = found(again)
+        again.abandon()
+        for key, (begin, stop) in places.items():
+            if not (begin < start + size and start < stop):
+                assert after.get(key) == sent[key], (attempt, start, size, key)
+        shutil.rmtree(copy)
+    store.close()
+
+
+def test_a_marker_in_the_middle_of_a_file_is_not_believed(tmp_path: Path) -> None:
+    damaged = Damaged(tmp_path)
+    start, _ = damaged.places[0, 3]
+    damaged.write(start, (200).to_bytes(4) + BLANK_MAGIC.to_bytes(4))
+    store = damaged.start()
+    assert found(store) == {key: body for key, body in damaged.sent.items() if key != (0, 3)}
     store.close()
 
 

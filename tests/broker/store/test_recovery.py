@@ -281,6 +281,44 @@ def test_a_missing_file_of_the_log_takes_only_its_own_messages(tmp_path: Path, c
         store.close()
 
 
+def kept_before(store: Store, position: int, queue_id: int, sent: list[bytes]) -> dict[int, bytes]:
+    """The messages of a queue that are before a position of the log, by their offsets."""
+    queue = store.queue("orders", queue_id)
+    return {offset: body for offset, body in enumerate(sent) if queue.unit(offset)[0] < position}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("files", [1, 2, 100])
+def test_what_was_given_is_not_given_again_without_the_last_files(tmp_path: Path, clean: bool, files: int) -> None:
+    store = open_store(tmp_path / "a")
+    expected = fill(store, 100)
+    store.checkpoint()()
+    end = store.log.end
+    begin = store.log.file_starts[-files:][0]
+    kept = [kept_before(store, begin, queue_id, bodies) for queue_id, bodies in enumerate(expected)]
+    if clean:
+        store.close()
+    copy = killed(store, tmp_path / "a", tmp_path / "b")
+    for path in sorted((copy / "commitlog").iterdir())[-files:]:
+        path.unlink()
+    for start in range(2):
+        again = open_store(copy)
+        assert end <= again.log.end < end + LOG_FILE
+        assert again.log.end % LOG_FILE == 0
+        assert [again.bounds("orders", queue)[1] for queue in range(QUEUES)] == [len(queue) for queue in expected]
+        assert [read_through(again, queue_id=queue) for queue in range(QUEUES)] == kept
+        if start == 0 or begin > 0:
+            assert f"files of the log are missing, from {begin} to {again.log.end}" in "".join(again.recovered.lines())
+        again.close()
+    again = open_store(copy)
+    assert again.append(incoming("next")).queue_offset == len(expected[0])
+    again.settle()
+    assert read_through(again)[len(expected[0])] == b"next"
+    again.close()
+    if not clean:
+        store.close()
+
+
 def test_an_offset_that_is_taken_stays_with_the_first_record(tmp_path: Path) -> None:
     store = open_store(tmp_path / "a")
     store.append(incoming("first"))
@@ -306,6 +344,22 @@ def test_an_impossible_offset_makes_no_queue_grow(tmp_path: Path) -> None:
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first", 1: b"second"}
     assert "claims offset 1099511627776 of queue 0 of orders" in "".join(again.recovered.lines())
+    again.close()
+
+
+@pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])
+def test_an_impossible_offset_of_a_half_message_makes_no_queue_grow(tmp_path: Path, flag: SysFlag) -> None:
+    store = open_store(tmp_path / "a")
+    store.append(incoming("first"))
+    store.queue("orders", 0).next = 1 << 40
+    store.append(incoming("half")._replace(sys_flag=int(flag)))
+    store.queue("orders", 0).next = 1
+    store.append(incoming("second"))
+    store.settle()
+    again = reopened(store, tmp_path / "a", tmp_path / "b")
+    assert read_through(again) == {0: b"first", 1: b"second"}
+    assert "claims offset 1099511627776 of queue 0 of orders" in "".join(again.recovered.lines())
+    assert again.append(incoming("next")).queue_offset == 2
     again.close()
 
 

@@ -136,7 +136,11 @@ class Journal:
 
     def power_failed(self, length: int, rng: random.Random) -> tuple[Content, Names]:
         """What the disk may hold if the power failed after ``length`` entries."""
-        synced = {entry.number: entry.begun for entry in self.entries[:length] if isinstance(entry, Sync)}
+        # one that ended later may have begun before another one
+        synced: defaultdict[int, int] = defaultdict(int)
+        for entry in self.entries[:length]:
+            if isinstance(entry, Sync):
+                synced[entry.number] = max(synced[entry.number], entry.begun)
         kept: list[Entry] = []
         # how much of what was not synced is kept of each file, and how many names of each directory
         share: defaultdict[int, float] = defaultdict(lambda: rng.choice((0.0, 0.2, 0.5, 0.8, 1.0)))
@@ -144,12 +148,12 @@ class Journal:
         for at, entry in enumerate(self.entries[:length]):
             match entry:
                 case Renaming(directory):
-                    if at < synced.get(directory, 0):
+                    if at < synced[directory]:
                         kept.append(entry)
                     else:
                         unsynced_names[directory].append(entry)
                 case Write(file) | Truncation(file):
-                    if at < synced.get(file, 0) or rng.random() < share[file]:
+                    if at < synced[file] or rng.random() < share[file]:
                         kept.append(entry)
                     elif isinstance(entry, Write) and rng.random() < 0.5:
                         kept += _sectors(entry, rng)

@@ -98,9 +98,7 @@ class TopicAdministration:
         topic = headers.DeleteTopic.from_ext(request.ext).topic
         if topic in self._broker.topics.system:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
-        self._broker.topics.delete(topic)
-        self._broker.offsets.forget_topic(topic)
-        self._broker.store.delete_topic(topic)
+        self._broker.deletions.delete(topic)
         return request.reply()
 
     def _all_topics(self, request: Command, connection: Connection) -> Command:

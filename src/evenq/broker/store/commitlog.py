@@ -176,6 +176,21 @@ class CommitLog:
         # whoever wrote the last files may have been killed before they were on the disk
         known = position if synced is None else min(synced, position)
         self._synced = known - known % self.file_size
+        if self._segments.end < position:
+            # files before it are missing: without this one nothing would tell where the log goes on
+            self._segments.extend(position)
+
+    def resume_behind(self, position: int) -> tuple[int, int] | None:
+        """Let the log go on in the first file behind ``position``, if no file reaches up to there. For starts.
+
+        Gives where the missing part begins, and where the log goes on; None if nothing is missing.
+        """
+        begin = self.filled
+        if position <= begin:
+            return None
+        self._segments.extend(position + -position % self.file_size)
+        self.end = self.next = self._synced = self.filled
+        return begin, self.file_starts[-1]
 
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes within a file, on the disk too. For starts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,18 +16,23 @@ from evenq.protocol.bodies import Body, DelayOffsetTable, GroupConfigTable, Offs
 __all__ = ["ConfigFiles"]
 
 B = TypeVar("B", bound=Body)
+T = TypeVar("T")
 
 
-def _decode_deleted(content: bytes) -> dict[str, int]:
-    try:
-        return msgspec.json.decode(content, type=dict[str, int])
-    except msgspec.MsgspecError as error:
-        raise StateError(str(error)) from None
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    def decode(content: bytes) -> T:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.MsgspecError as error:
+            raise StateError(str(error)) from None
+
+    return decode
 
 
 class ConfigFiles:
     """``topics.json``, ``subscriptionGroup.json``, ``consumerOffset.json``, ``delayOffset.json``, and evenq's own
-    ``deletedTopics.json``. What is saved survives this process; :meth:`sync` brings it to the disk."""
+    ``deletedTopics.json`` and ``deletingTopics.json``. What is saved survives this process; :meth:`sync` brings it to
+    the disk."""
 
     def __init__(self, directory: Path, files: Files = OS_FILES) -> None:
         names = (
@@ -35,6 +41,7 @@ class ConfigFiles:
             "consumerOffset.json",
             "delayOffset.json",
             "deletedTopics.json",
+            "deletingTopics.json",
         )
         self._files = {name: StateFile(directory / name, files) for name in names}
 
@@ -76,10 +83,17 @@ class ConfigFiles:
 
     def load_deleted_topics(self) -> dict[str, int]:
         """Topics that were deleted, each with the log offset before which its messages are gone."""
-        return self._files["deletedTopics.json"].load(_decode_deleted) or {}
+        return self._files["deletedTopics.json"].load(_decoder(dict[str, int])) or {}
 
     def save_deleted_topics(self, table: dict[str, int]) -> None:
         self._files["deletedTopics.json"].save(msgspec.json.encode(table))
+
+    def load_deleting_topics(self) -> Sequence[str]:
+        """Topics whose deletion had begun and not ended."""
+        return self._files["deletingTopics.json"].load(_decoder(list[str])) or ()
+
+    def save_deleting_topics(self, names: Sequence[str]) -> None:
+        self._files["deletingTopics.json"].save(msgspec.json.encode(names))
 
     def _load(self, name: str, kind: type[B]) -> B | None:
         return self._files[name].load(kind.decode)

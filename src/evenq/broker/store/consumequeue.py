@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.segments import Segments
 
-__all__ = ["FILE_UNITS", "MISSING_SIZE", "UNIT", "ConsumeQueue", "pack_units"]
+__all__ = ["FILE_UNITS", "MISSING_SIZE", "UNIT", "UNITS", "ConsumeQueue", "pack_units"]
 
 UNIT = struct.Struct(">qiq")
 
@@ -41,7 +41,8 @@ _MISSING_MARK = _MISSING_CODE.to_bytes(8)
 # what callers are told of it: no message is at that place of the log
 _NOWHERE = (-1, 0, 0)
 
-_FIELDS = np.dtype([("position", ">i8"), ("size", ">i4"), ("code", ">i8")])
+# the same for arrays
+UNITS = np.dtype([("position", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
 # What may wait in memory before it is written.
 _WRITE_AT = 32 * 1024
@@ -170,7 +171,7 @@ class ConsumeQueue:
 
     def _with_missing(self, units: bytes) -> bytes:
         """Units in which those of missing messages have their size."""
-        fields = np.frombuffer(units, _FIELDS).copy()
+        fields = np.frombuffer(units, UNITS).copy()
         _mark_missing(fields)
         for begin, end in self._gaps:
             fields["size"][(fields["position"] >= begin) & (fields["position"] < end)] = MISSING_SIZE
@@ -225,7 +226,7 @@ class ConsumeQueue:
         return bool(self._segments.gaps)
 
     def _sizes(self, begin: int, end: int) -> NDArray[np.int32]:
-        return np.frombuffer(self.units(begin, end - begin), _FIELDS)["size"]
+        return np.frombuffer(self.units(begin, end - begin), UNITS)["size"]
 
     def first_present(self, offset: int, end: int) -> int:
         """The first offset from ``offset`` on whose message is not missing; ``end`` if all of them are."""
@@ -284,7 +285,7 @@ class ConsumeQueue:
                 units = self._segments.read(offset * UNIT.size, self._block(offset) * UNIT.size)
             except FileNotFoundError:
                 return offset
-            fields = np.frombuffer(units, _FIELDS).copy()
+            fields = np.frombuffer(units, UNITS).copy()
             _mark_missing(fields)
             sizes, positions = fields["size"].astype(np.int64), fields["position"].astype(np.int64)
             missing = sizes == MISSING_SIZE
@@ -311,7 +312,7 @@ class ConsumeQueue:
         while offset < self._segments.end // UNIT.size:
             count = self._block(offset)
             if self._segments.holds(offset * UNIT.size):
-                fields = np.frombuffer(self._segments.read(offset * UNIT.size, count * UNIT.size), _FIELDS).copy()
+                fields = np.frombuffer(self._segments.read(offset * UNIT.size, count * UNIT.size), UNITS).copy()
                 _mark_missing(fields)
                 if not fields["size"].any():
                     break

@@ -8,7 +8,10 @@ must not be more than an hour older than the last good one:
 2. the next place that an entry of a consume queue names;
 3. the next place with the magic number of a record, behind the end of the damaged record, since a body may contain a
    record. If the two sizes of rule 1 differ, the end counts at which a record, whole or not, gives that place as its
-   own; if this does not decide, the later end.
+   own; if this does not decide, the one by its own size.
+
+A size counts only where something else confirms it (:func:`~evenq.broker.store.scan.sizes_at`): other bytes may have
+taken the place of the record, and mean nothing.
 
 Where there is none, records of any time count by the third rule, before the rest of the log is given up.
 
@@ -31,7 +34,7 @@ from evenq.protocol.flags import SysFlag
 from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2, RecordForm
 from evenq.protocol.records import COMMIT_LOG_OFFSET_AT, MIN_RECORD
 
-__all__ = ["fill", "next_whole", "save"]
+__all__ = ["fill", "is_marker", "next_whole", "save"]
 
 _TOPIC = "rmq_sys_damaged"
 
@@ -53,7 +56,7 @@ def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last
     file_end = log.file_end(at)
     data, base = log.file(at)
     first = min(at + _SHORTEST, file_end)
-    ends = sorted(at + size for size in sizes_at(data, at - base) if first <= at + size <= file_end)
+    ends = [at + size for size in sizes_at(data, at - base, at) if first <= at + size <= file_end]
     for place in ends:
         if _is_whole(log, place, last_time, marker=True):
             return place
@@ -61,7 +64,7 @@ def next_whole(log: CommitLog, at: int, end: int, named: NDArray[np.int64], last
         if place < end and _is_whole(log, place, last_time):
             return int(place)
     # Where the sizes differ, one of them is damaged: that counts at whose end another record says that it is there.
-    behind = max([first, *([place for place in ends if _says_its_place(log, place)] or ends)])
+    behind = next((place for place in ends if _says_its_place(log, place)), ends[0] if ends else first)
     # Before everything behind is given up, times do not count: one may be damaged, or of a clock that was wrong.
     for oldest in (last_time, 0):
         for place in _magics(log, behind, end):
@@ -76,8 +79,13 @@ def _is_whole(log: CommitLog, place: int, last_time: int, *, marker: bool = Fals
     data, base = log.file(place)
     entry = read_entry(data, place - base, place)
     if entry is BLANK:
-        return marker and int.from_bytes(log.read(place, place + 4)) == log.file_end(place) - place
+        return marker and is_marker(log, place)
     return entry is not None and not entry.doubtful and entry.store_time >= last_time - _OLDER_MS
+
+
+def is_marker(log: CommitLog, place: int) -> bool:
+    """Whether the marker that fills the rest of a file is there, as large as that is."""
+    return log.read(place, place + 8) == log.marker(log.file_end(place) - place)
 
 
 def _says_its_place(log: CommitLog, place: int) -> bool:

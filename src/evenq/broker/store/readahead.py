@@ -3,6 +3,8 @@
 Clients ask for some 32 messages at a time. Finding so few in the log costs more than the messages themselves where
 those of several queues lie mixed; so whoever goes on where the last read of a queue ended has some more read at once,
 which are kept for the next times. Messages never change: what was read stays true until it is gone from its queue.
+
+What is damaged in the log ends a read like a missing message (:mod:`evenq.broker.store.intact`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenq.broker.store.consumequeue import MISSING_SIZE, ConsumeQueue
+from evenq.broker.store.consumequeue import MISSING_SIZE, UNIT, UNITS, ConsumeQueue
+from evenq.broker.store.intact import Damages, are_intact
 from evenq.broker.store.selection import select
 
 __all__ = ["Ahead", "ReadAhead"]
@@ -26,9 +29,6 @@ _TIMES = 16
 # Bytes that are read at once, and queues that something is kept of: 8 MiB together.
 _BYTES = 128 * 1024
 _QUEUES = 64
-
-# what units tell of messages: where they are, and how large
-_UNITS = np.dtype([("position", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
 # Reads pieces of the log, given where each begins and ends.
 Positions = NDArray[np.int64]
@@ -71,32 +71,47 @@ def _merged(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
 class ReadAhead:
     """Reads queues, with ``gather`` to get pieces of the log, and remembers for those read last where that ended."""
 
-    __slots__ = ("_gather", "_kept", "_reached")
+    __slots__ = ("_damages", "_gather", "_kept", "_reached")
 
-    def __init__(self, gather: Gather) -> None:
+    def __init__(self, gather: Gather, damages: Damages) -> None:
         self._gather = gather
+        self._damages = damages
         self._reached: OrderedDict[ConsumeQueue, int] = OrderedDict()
         self._kept: dict[ConsumeQueue, Ahead] = {}
 
     def read(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
         """At most ``count`` messages from ``offset`` on, at most ``max_bytes`` of them but one at least; and how many
-        they are: none where the first one is missing. The queue must have the first unit."""
+        they are: none where the first one is missing or damaged. The queue must have the first unit."""
         end = min(offset + count, queue.max)
         kept = self._kept.get(queue)
         if kept is None or offset < kept.offset or end > kept.offset + len(kept.ends):
             follows = count <= _SMALL and end < queue.max and self._reached.get(queue) == offset
             kept = self._look_ahead(queue, offset, count) if follows else None
-        if kept is not None:
-            found = kept.part(offset, count, max_bytes)
-        else:
-            selection = select(queue.units(offset, count), count, max_bytes)
-            found = self._gather(*selection.places) if selection.found else b"", selection.found
+        found = kept.part(offset, count, max_bytes) if kept is not None else self._read(queue, offset, count, max_bytes)
         self._note(queue, offset + found[1])
         return found
 
+    def _read(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> tuple[bytes, int]:
+        units = queue.units(offset, count)
+        selection = select(units, count, max_bytes)
+        if not selection.found:
+            return b"", 0
+        body = self._gather(*selection.places)
+        fields = np.frombuffer(units, UNITS, selection.found)
+        if are_intact(body, fields):
+            return body, selection.found
+        intact = self._intact(queue, offset, units[: selection.found * UNIT.size])
+        return body[: int(fields["size"][:intact].sum())], intact
+
+    def _intact(self, queue: ConsumeQueue, offset: int, units: bytes) -> int:
+        """How many records there are before the first damaged one."""
+        damaged = self._damages.find(queue, offset, units)
+        return damaged[0] if damaged else len(units) // UNIT.size
+
     def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead | None:
         """Read several times as many as were asked for, and keep them; None if messages are too large for that."""
-        units = np.frombuffer(queue.units(offset, count * _TIMES), _UNITS)
+        stored = queue.units(offset, count * _TIMES)
+        units = np.frombuffer(stored, UNITS)
         # the first one tells what is to be expected of the others
         if int(units["size"][0]) * count > _BYTES // 2:
             return None
@@ -108,7 +123,10 @@ class ReadAhead:
         if fit < min(count, len(ends)):
             return None
         starts, sizes = units["position"][:fit].astype(np.int64), sizes[:fit]
-        self._kept[queue] = kept = Ahead(offset, ends[:fit], self._gather(*_merged(starts, starts + sizes)))
+        body = self._gather(*_merged(starts, starts + sizes))
+        if not are_intact(body, units[:fit]):
+            return None
+        self._kept[queue] = kept = Ahead(offset, ends[:fit], body)
         return kept
 
     def _note(self, queue: ConsumeQueue, reached: int) -> None:

@@ -7,6 +7,9 @@ Recovery explains and reports, and deletes nothing that it cannot explain:
 
 a file of the log is missing
     It goes on in the next one. The messages in it are missing, all others are kept.
+the last files of the log are missing
+    If the mark of the checkpoint, up to which the log was on the disk, is behind all files, the log goes on in the file
+    behind the mark. Places in the log and offsets of queues that were given are not given again.
 units of a queue are empty or out of order
     They are made again from the log, if need be from a place before the starting point.
 a record has an offset behind the end of its queue
@@ -31,7 +34,7 @@ zeros in properties without a checksum
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +44,7 @@ from numpy.typing import NDArray
 from evenq.broker.store.checkpoint import Checkpoint
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.consumequeue import ConsumeQueue
-from evenq.broker.store.damage import fill, next_whole, save
+from evenq.broker.store.damage import fill, is_marker, next_whole, save
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.lineage import is_source
@@ -94,6 +97,12 @@ class RecoveryReport:
     missing_files: list[tuple[int, int]] = field(default_factory=list)
     queue_gaps: list[QueueGap] = field(default_factory=list)
 
+    def keep_free(self, queue: ConsumeQueue, end: int) -> None:
+        """Let the next message of the queue get the offset ``end`` at least."""
+        if queue.max < end:
+            self.queue_gaps.append(QueueGap(queue.topic, queue.queue_id, queue.max, end))
+            queue.skip_to(end)
+
     def lines(self) -> Iterator[str]:
         """What an operator must know, a sentence each; nothing where nothing was wrong."""
         for start, end in self.missing_files:
@@ -131,18 +140,24 @@ def recover(
     now: int,
     damaged_to: Path,
     deleted: Mapping[str, int] | None = None,
+    lost: tuple[int, int] | None = None,
     levels: DelayLevels = DEFAULT_LEVELS,
     files: Files = OS_FILES,
 ) -> Recovered:
     """Cut the log and the queues to what is whole and consistent. ``find`` gives a queue, new ones too; ``now`` is the
     time in milliseconds. What is damaged is copied to the directory ``damaged_to``. ``deleted`` has topics with the log
-    offset before which their messages are gone."""
+    offset before which their messages are gone. ``lost`` is what is missing at the end of the log, up to the file in
+    which it goes on."""
+    if lost:
+        # the mark is behind what the queues can be made of
+        checkpoint = replace(checkpoint, mark=0)
     known = {(queue.topic, queue.queue_id): queue for queue in queues}
 
     def queue_of(topic: str, queue_id: int) -> ConsumeQueue:
         queue = known[topic, queue_id] = find(topic, queue_id)
         return queue
 
+    ends = {queue: queue.max for queue in known.values()} if lost else {}
     damaged = [queue for queue in known.values() if queue.has_gaps]
     for queue in damaged:
         queue.cut(log.filled)
@@ -168,6 +183,10 @@ def recover(
             attempts += 1
             start = max(earlier.position, log.start) if attempts < _ATTEMPTS else log.start
     report.skipped[:0] = cuts
+    for queue, end in ends.items():
+        report.keep_free(queue, end)
+    if lost and lost not in report.missing_files:
+        report.missing_files.append(lost)
     log.cut(report.end, synced=report.start)
     for queue in known.values():
         queue.trim(log.start)
@@ -273,14 +292,14 @@ class _Reading:
                 continue
             data, base = log.file(offset)
             entry = read_entry(data, offset - base, offset)
-            if entry is None or (entry.doubtful and not self._goes_on(offset + entry.size)):
+            if entry is BLANK and is_marker(log, offset):
+                offset = file_end
+            elif entry is None or entry is BLANK or (entry.doubtful and not self._goes_on(offset + entry.size)):
                 behind = self._damage.behind(offset, self.last_time, self._read_time)
                 if behind is None:
                     self.report.cut_bytes = self._log.data_end(offset) - offset
                     return
                 offset = behind
-            elif entry is BLANK:
-                offset = file_end
             else:
                 yield offset, entry
                 offset += entry.size
@@ -297,7 +316,7 @@ class _Reading:
         if not is_consumable(entry.sys_flag):
             # The Java broker gives such records no offset and writes 0, so what follows may have the same.
             if wanted >= queue.max:
-                self._given[queue] = wanted + 1
+                self._give(queue, log_offset, entry)
             return
         if suspect := self._suspects.pop(queue, None):
             self._settle(queue, *suspect, wanted)
@@ -317,10 +336,18 @@ class _Reading:
                     log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, which the record at {at} has"
                 )
 
+    def _give(self, queue: ConsumeQueue, log_offset: int, entry: Entry) -> None:
+        """Note that a record without a unit of its own has an offset, if there is room for those before it."""
+        wanted = entry.queue_offset
+        if _has_room(queue, wanted, log_offset):
+            self._given[queue] = wanted + 1
+        else:
+            self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, which ends at {queue.max}")
+
     def _settle(self, queue: ConsumeQueue, log_offset: int, entry: Entry, following: int | None = None) -> None:
         """Believe the offset of a record or not, given that of the ``following`` one in its queue."""
         wanted, first = entry.queue_offset, queue.max
-        has_room = wanted - first <= (log_offset - queue.log_end) // MIN_RECORD
+        has_room = _has_room(queue, wanted, log_offset)
         if following is not None and following <= wanted:
             self._skip(log_offset, entry, f"it claims offset {wanted} of {_name(queue)}, and the next one {following}")
         elif not has_room and following != wanted + 1:
@@ -350,6 +377,11 @@ class _Reading:
                 (message,) = decode_messages(log.read(offset, offset + source.size), as_stored=True)
                 if is_source(message, entry.topic):
                     yield offset
+
+
+def _has_room(queue: ConsumeQueue, wanted: int, log_offset: int) -> bool:
+    """Whether the log has room before ``log_offset`` for the messages of the queue up to the offset ``wanted``."""
+    return wanted - queue.max <= (log_offset - queue.log_end) // MIN_RECORD
 
 
 def _name(queue: ConsumeQueue) -> str:

@@ -97,19 +97,30 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
     return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, source, doubtful)
 
 
-def sizes_at(data: mmap.mmap | bytes, at: int) -> list[int]:
-    """How large a damaged record at ``at`` may be: what it says itself, and what the sizes of its parts come to."""
-    (size,) = _INT.unpack_from(data, at)
-    try:
-        (sys_flag,) = _INT.unpack_from(data, at + _HEAD.size - 4)
+def sizes_at(data: mmap.mmap | bytes, at: int, log_offset: int) -> list[int]:
+    """How large a damaged record at ``at`` may be, the likelier size first.
+
+    Its own size counts if the magic number behind it is right. What the sizes of its parts come to counts if the log
+    offset before them is right, and if that is its own size, or the body that they cut out has the record's checksum:
+    other bytes may be foreign, and lead anywhere.
+    """
+    if len(data) - at < _HEAD.size:
+        return []
+    size, magic, crc, _, _, _, own_offset, sys_flag = _HEAD.unpack_from(data, at)
+    sizes = [size] if magic in (MAGIC_V1, MAGIC_V2) else []
+    if own_offset == log_offset:
         body_at = at + _BORN_AT + (20 if sys_flag & _BORN_V6 else 8) + 8 + (20 if sys_flag & _STORE_V6 else 8) + 16
-        topic_at = body_at + _INT.unpack_from(data, body_at - 4)[0]
-        # the names of few topics need the second form, whose size has two bytes
-        (topic_size,) = _BYTE.unpack_from(data, topic_at)
-        tail_at = topic_at + 1 + topic_size
-        return [size, tail_at + 2 + _SHORT.unpack_from(data, tail_at)[0] - at]
-    except struct.error:
-        return [size]
+        topic_size = _SHORT if magic == MAGIC_V2 else _BYTE
+        try:
+            (body_size,) = _INT.unpack_from(data, body_at - 4)
+            body_end = body_at + max(body_size, 0)
+            tail_at = body_end + topic_size.size + topic_size.unpack_from(data, body_end)[0]
+            parts = tail_at + 2 + _SHORT.unpack_from(data, tail_at)[0] - at
+        except struct.error:
+            return sizes
+        if parts == size or body_crc(data[body_at:body_end]) == crc:
+            sizes.append(parts)
+    return sizes
 
 
 def store_time(record: bytes) -> int:

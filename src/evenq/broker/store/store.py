@@ -40,12 +40,14 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import msgspec
+import numpy as np
 
 from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.config import ConfigFiles
-from evenq.broker.store.consumequeue import FILE_UNITS, UNIT, ConsumeQueue, pack_units
+from evenq.broker.store.consumequeue import FILE_UNITS, MISSING_SIZE, UNIT, UNITS, ConsumeQueue, pack_units
 from evenq.broker.store.files import OS_FILES, DirectoryLock, Files, SyncFailed
+from evenq.broker.store.intact import Damages, are_intact
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.readahead import ReadAhead
 from evenq.broker.store.recovery import RecoveryReport, first_time, recover
@@ -80,6 +82,9 @@ _MOST_LINES = 20
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
+
+# Damaged messages that one read passes over.
+_MAX_DAMAGED = 512
 
 
 _tag_code = lru_cache(4096)(tag_code)
@@ -211,11 +216,14 @@ class Store:
         try:
             self.config = ConfigFiles(directory / "config", files)
             self.log = CommitLog(directory / "commitlog", log_file_size, files)
+            self._checkpoint = self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
+            # The Java broker may have cut the log since evenq's mark was made.
+            self._lost = None if self._checkpoint.by_java else self.log.resume_behind(self._checkpoint.mark)
             self._gaps = self.log.gaps
             # the log offsets before which messages of deleted topics are gone
             self._deleted = self.config.load_deleted_topics()
-            self._ahead = ReadAhead(self.log.gather)
-            self._checkpoint = self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
+            self._damages = Damages(self.log, directory)
+            self._ahead = ReadAhead(self.log.gather, self._damages)
             self._prepare()
         except BaseException:
             self._lock.release()
@@ -258,6 +266,7 @@ class Store:
             now=now,
             damaged_to=self._directory / "damaged",
             deleted=self._deleted,
+            lost=self._lost,
             levels=self.levels,
             files=self.files,
         )
@@ -565,15 +574,49 @@ class Store:
         if codes is None and count > 0:
             body, found = self._ahead.read(queue, offset, count, max_bytes)
             if not found:
-                reached = queue.first_present(offset, min(offset + _MAX_SCAN, queue.max))
-                return Read(ReadStatus.NO_MATCH, reached, queue.min, queue.max)
+                return Read(ReadStatus.NO_MATCH, self._behind_missing(queue, offset), queue.min, queue.max)
             return Read(ReadStatus.FOUND, offset + found, queue.min, queue.max, body, found)
-        chosen = select(queue.units(offset, max(count, _MAX_SCAN)), count, max_bytes, codes)
+        return self._read_tagged(queue, offset, count, max_bytes, codes or ())
+
+    def _behind_missing(self, queue: ConsumeQueue, offset: int) -> int:
+        """Where a read goes on that found a missing or damaged message at ``offset``."""
+        end = min(offset + _MAX_SCAN, queue.max)
+        reached = queue.first_present(offset, end)
+        if reached > offset:
+            return reached
+        units = queue.units(offset, min(end - offset, _MAX_DAMAGED))
+        damaged = self._damages.find(queue, offset, units)
+        # those in a row, from the first one on
+        return offset + max(1, sum(1 for at, number in enumerate(damaged) if at == number))
+
+    def _read_tagged(
+        self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int, codes: Collection[int]
+    ) -> Read:
+        units = queue.units(offset, max(count, _MAX_SCAN))
+        chosen = select(units, count, max_bytes, codes)
         reached = offset + chosen.seen
         if not chosen.found:
             return Read(ReadStatus.NO_MATCH, reached, queue.min, queue.max)
-        body = self.log.gather(*chosen.places)
-        return Read(ReadStatus.FOUND, reached, queue.min, queue.max, body, chosen.found)
+        body, found = self.log.gather(*chosen.places), chosen.found
+        fields = np.frombuffer(units, UNITS, chosen.seen)
+        wanted = np.flatnonzero(np.isin(fields["code"], list(codes)) & (fields["size"] != MISSING_SIZE))
+        if not are_intact(body, fields[wanted]):
+            body, found = self._without_damaged(queue, offset, units, wanted.tolist(), body)
+        status = ReadStatus.FOUND if found else ReadStatus.NO_MATCH
+        return Read(status, reached, queue.min, queue.max, body, found)
+
+    def _without_damaged(
+        self, queue: ConsumeQueue, offset: int, units: bytes, wanted: list[int], body: bytes
+    ) -> tuple[bytes, int]:
+        """What is intact of the records of the ``wanted`` units, which ``body`` holds."""
+        kept, at = [], 0
+        for number in wanted:
+            unit = units[number * UNIT.size : (number + 1) * UNIT.size]
+            size = UNIT.unpack(unit)[1]
+            if not self._damages.find(queue, offset + number, unit):
+                kept.append(body[at : at + size])
+            at += size
+        return b"".join(kept), len(kept)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
