@@ -6,9 +6,9 @@ import pytest
 
 PUBLIC = {
     "evenq": """
-        Admin ArgumentError ConnectError ConsumeEvent Credentials EvenqError FlowControl HashSelector Intervals
-        LitePullConsumer LocalError MachineRoomSelector Message MessageModel MessageQueue MessageView
-        NoPermission NoReply OffsetsLost PartlySent Producer ProtocolError PushConsumer RandomSelector
+        Admin ArgumentError ConnectError ConsumeEvent Credentials EvenqError FlowControl HashSelector
+        IncompleteAnswer Intervals LitePullConsumer LocalError MachineRoomSelector Message MessageModel MessageQueue
+        MessageView NoPermission NoReply OffsetsLost PartlySent Producer ProtocolError PushConsumer RandomSelector
         RecordError RefusedError RemoteError RequestTimeout Retry SendEvent SendFailed SendInterrupted SendResult
         SendStatus SendTimeout StateError Timeouts Tls TopicNotFound TransactionResult TransactionState __version__ aio
         balance protocol testing

@@ -14,6 +14,7 @@
         ├── RefusedError                the peer answered with an error code
         │   ├── TopicNotFound           … that the topic has no route
         │   └── NoPermission            … that the topic or group may not be used so
+        ├── IncompleteAnswer            the peer has more rows than it gives in one answer
         ├── OffsetsLost                 messages that were to be read are gone from their queue
         ├── NoReply (TimeoutError)      a request was delivered, but nobody replied in time
         ├── PartlySent                  some batches of a large send were stored, others were not
@@ -34,6 +35,7 @@ __all__ = [
     "Attempt",
     "ConnectError",
     "EvenqError",
+    "IncompleteAnswer",
     "LocalError",
     "NoPermission",
     "NoReply",
@@ -135,6 +137,19 @@ class TopicNotFound(RefusedError):
 
 class NoPermission(RefusedError):
     """The topic or group may not be used this way on that broker."""
+
+
+class IncompleteAnswer(RemoteError):
+    """The peer has more topics, groups, queues or offsets than it gives in one answer; ``remark`` is how it says so."""
+
+    def __init__(self, address: str, request: str, remark: str) -> None:
+        self.address = address
+        self.request = request
+        self.remark = remark
+        super().__init__(
+            f"{address} answered {request} with a part: {remark}. Ask for less, such as one topic, or let the broker "
+            "give more rows (evenq serve --max-admin-rows)"
+        )
 
 
 class OffsetsLost(RemoteError):

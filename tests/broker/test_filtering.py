@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from evenq.broker import Broker
 from evenq.broker.filtering import properties_of, read_matching
 from evenq.broker.sql import Filters, sql_filter
 from evenq.broker.store.store import Incoming, ReadStatus, Store
 from evenq.protocol import bodies, headers
+from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.command import Command
 from evenq.protocol.filters import SQL92, subscription
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages, encode_record
+from evenq.testing import EmbeddedCluster
 from tests.broker.peers import Peer
 
 EVEN = sql_filter("kind = 'even'")
@@ -80,6 +86,17 @@ def test_a_filter_that_is_much_work_looks_at_fewer_messages(store: Store) -> Non
     assert read_matching(store, "orders", 0, 0, 32, 1 << 20, wanted, 1).next_offset == 1
 
 
+def test_a_filter_looks_for_so_long_only(store: Store) -> None:
+    fill(store, 300)
+    time = count()
+
+    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, sql_filter("kind = 'x'"), 200_000, 20, lambda: next(time))
+
+    assert (read.status, read.next_offset) == (ReadStatus.NO_MATCH, 22)
+    read = read_matching(store, "orders", 0, 0, 32, 1 << 20, sql_filter("kind = 'x'"), 200_000, -1, lambda: 0)
+    assert read.next_offset == 1
+
+
 def test_a_filter_looks_at_so_many_bytes_only(store: Store) -> None:
     fill(store, 40, size=1_000_000)
 
@@ -97,9 +114,20 @@ def test_filters_are_kept_by_their_size() -> None:
         filters.get(f"a = {number}")
     assert 10 < len(filters) < 100
     assert filters.get("a = 999") is not first
-    # one that is larger than all is used, but not kept
-    assert filters.get(" OR ".join(["a = 1"] * 1000))({"a": "1"})
-    assert len(filters) == 0
+
+
+def test_a_long_filter_is_made_in_pieces_and_kept_until_the_next() -> None:
+    filters = Filters(100_000)
+    long = " OR ".join(["a = 1"] * 1000)
+    assert filters.get(long) is None
+    assert sum(1 for _ in filters.make(long)) > 10
+    made = filters.get(long)
+    assert made is not None
+    assert made({"a": "1"})
+    assert len(filters) == 1
+    filters.get("a = 2")
+    assert filters.get(long) is None
+    assert len(filters) == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:1"])
@@ -150,6 +178,61 @@ def test_a_waiting_pull_wakes_for_what_matches_only(peer: Peer, connect: Callabl
     answer = other.answer(waiting)
     assert [message.body for message in decode_messages(answer.body)] == [b"7"]
     assert answer.ext["nextBeginOffset"] == "3"
+
+
+def test_a_waiting_pull_is_answered_where_there_is_more_to_look_at(
+    peer: Peer, connect: Callable[..., Peer], topic: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer.put(topic)
+    ext = sql_pull(topic, "n > 5").to_ext() | {"queueOffset": "1", "sysFlag": "6", "suspendTimeoutMillis": "20000"}
+    other = connect()
+    waiting = other.send(RequestCode.PULL_MESSAGE, headers.PullRequest.from_ext(ext))
+    assert not other.has_answer(waiting)
+    monkeypatch.setattr(broker.server, "now", count().__next__)
+
+    peer.ask(RequestCode.SEND_BATCH_MESSAGE, Peer.send_header(topic), encode_batch([BatchEntry(b"x")] * 3))
+
+    answer = other.answer(waiting)
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert int(answer.ext["nextBeginOffset"]) < int(answer.ext["maxOffset"])
+
+
+def long_filter(number: int) -> str:
+    return " OR ".join(f"n = {number}{digit}" for digit in range(1000))
+
+
+def test_a_long_filter_does_not_keep_the_others_waiting(peer: Peer, topic: str, one_broker: EmbeddedCluster) -> None:
+    peer.put(topic, b"5", properties="n\x0175")
+    rounds = [0]
+    handled: list[int] = []
+
+    def next_round() -> None:
+        rounds[0] += 1
+        if not handled:
+            asyncio.get_running_loop().call_soon(next_round)
+
+    one_broker.call(next_round)
+    before = rounds[0]
+    requests = [(1, sql_pull(topic, long_filter(7))), (2, Peer.pull_header(topic)), (3, sql_pull(topic, "n > 5"))]
+    frames = [Command(RequestCode.PULL_MESSAGE, opaque=opaque, ext=header.to_ext()) for opaque, header in requests]
+    peer.socket.sendall(b"".join(frame.encode() for frame in frames))
+    order = []
+    for opaque in (1, 2, 3):
+        order.append(peer.answer(opaque))
+        assert not peer._answers or opaque < 3
+    handled.append(1)
+
+    assert [answer.opaque for answer in order] == [1, 2, 3]
+    assert [message.body for answer in order for message in decode_messages(answer.body)] == [b"5"] * 3
+    assert rounds[0] - before > 3
+
+
+def test_a_long_filter_that_cannot_be_read_is_refused(peer: Peer, topic: str) -> None:
+    peer.put(topic)
+    for wrong in (long_filter(1) + " OR", long_filter(1) + " ;"):
+        refused = peer.ask(RequestCode.PULL_MESSAGE, sql_pull(topic, wrong))
+        assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert peer.ask(RequestCode.PULL_MESSAGE, sql_pull(topic, "n = 1")).code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 def test_a_member_subscribes_by_its_heartbeat(peer: Peer, topic: str, group: str) -> None:

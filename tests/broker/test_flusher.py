@@ -23,6 +23,10 @@ class Peer:
         self.writes: list[list[int]] = []
         self.codes: set[int] = set()
 
+    def wait(self) -> None: ...
+
+    def done(self) -> None: ...
+
     def send(self, *replies: Command) -> None:
         self.writes.append([reply.opaque for reply in replies])
         self.codes |= {reply.code for reply in replies}

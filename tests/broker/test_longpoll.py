@@ -47,6 +47,7 @@ class Waiter:
 
     def __init__(self) -> None:
         self.pending = 0
+        self.ended = False
 
     def wait(self) -> None:
         self.pending += 1
@@ -181,3 +182,30 @@ def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, lo
     assert tried == [0, 1, 2, 3]
     loop.move(0)
     assert tried == [0, 1, 2, 3, 4, 5], "one that fails does not keep the others waiting"
+
+
+def test_pulls_whose_time_is_up_let_others_have_their_turn(pulls: WaitingPulls, loop: Loop) -> None:
+    tried: list[int] = []
+
+    def retry(number: int, last: bool) -> None:
+        tried.append(number)
+        loop.now += 0.0015
+        if number == 3:
+            raise ValueError("unexpected")
+
+    for number in range(6):
+        pulls.park(WaitingPull(peer(), "orders", 0, 5.0, partial(retry, number)))
+    loop.move(5)
+    assert tried == [0, 1]
+    with pytest.raises(ValueError, match="unexpected"):
+        loop.move(0)
+    loop.move(0)
+    assert tried == [0, 1, 2, 3, 4, 5]
+    assert len(pulls) == 0
+
+
+def test_pulls_of_a_peer_that_sends_no_more_do_not_wait(pulls: WaitingPulls) -> None:
+    left = Waiter()
+    assert pulls.has_room(cast(Connection, left))
+    left.ended = True
+    assert not pulls.has_room(cast(Connection, left))

@@ -431,18 +431,37 @@ class TestIdleConnections:
             for peer in (half, whole):
                 assert peer.ask(ECHO).code == 0
                 peer.socket.sendall(Command(ECHO, opaque=77, body=bytes(1000)).encode()[:500])
-            wait_until(lambda: served.server.buffered_bytes == 1000, "both halves")
+            wait_until(lambda: served.server.partials.total_bytes == 1000, "both halves")
             hand.now = 20
             whole.socket.sendall(Command(ECHO, opaque=77, body=bytes(1000)).encode()[500:])
             assert len(whole.answer(77).body) == 1000
             # that the other sends a byte now and then does not help it
             half.socket.sendall(b"x")
-            wait_until(lambda: served.server.buffered_bytes == 501, "the byte")
+            wait_until(lambda: served.server.partials.total_bytes == 501, "the byte")
             hand.now = 31
             self.look(served)
             assert half.is_closed()
-            wait_until(lambda: served.server.buffered_bytes == 0, "its bytes to be forgotten")
+            wait_until(lambda: served.server.partials.total_bytes == 0, "its bytes to be forgotten")
             assert whole.ask(ECHO).code == 0
+
+    def test_time_in_which_a_connection_is_held_back_does_not_count(self, served: Running, hand: Hand) -> None:
+        with Peer(served.address) as peer:
+            peer.socket.sendall(Command(ECHO, opaque=77, body=bytes(1000)).encode()[:500])
+            (connection,) = wait_until(lambda: served.server.partials._sizes, "the first half")
+            hand.now = 20
+            served.loop.call_soon_threadsafe(connection.hold_back, True)
+            served.run(asyncio.sleep(0))
+            hand.now = 1000
+            self.look(served)
+            assert len(served.server.connections) == 1
+            served.loop.call_soon_threadsafe(connection.hold_back, False)
+            served.run(asyncio.sleep(0))
+            hand.now = 1009
+            self.look(served)
+            assert len(served.server.connections) == 1
+            hand.now = 1011
+            self.look(served)
+            assert peer.is_closed()
 
     def test_a_peer_that_reads_slowly_is_kept_and_one_that_reads_nothing_is_not(
         self, served: Running, hand: Hand
@@ -467,7 +486,7 @@ class TestIdleConnections:
 
 
 def test_incomplete_requests_hold_so_much_memory_only() -> None:
-    limits = Limits(max_buffered_frame_bytes=1_000_000, partial_frame_timeout_s=2)
+    limits = Limits(max_buffered_frame_bytes=1_000_000, partial_frame_timeout_s=0.5)
     frame = Command(ECHO, opaque=77, body=bytes(900_000)).encode()
     with running(limits) as served, ExitStack() as stack:
         other = stack.enter_context(Peer(served.address))
@@ -481,16 +500,162 @@ def test_incomplete_requests_hold_so_much_memory_only() -> None:
                 # the server does not read on, or has closed the connection
                 with suppress(OSError):
                     rest[half] = data[half.socket.send(data) :]
-            return served.server.buffered_bytes > 1_000_000
+            return served.server.partials.total_bytes > 1_000_000
 
         wait_until(send_on, "more than is allowed")
         for _ in range(50):
             send_on()
             assert other.ask(ECHO).code == 0
         # each may have sent one more piece before it was not read from any more
-        assert served.server.buffered_bytes < 1_000_000 + 6 * 256 * 1024
+        assert served.server.partials.total_bytes < 1_000_000 + 6 * 256 * 1024
         wait_until(lambda: len(served.server.connections) == 1, "the others to be closed")
         assert len(other.ask(ECHO, body=bytes(900_000)).body) == 900_000
+
+
+def test_large_requests_over_the_limit_are_all_answered_in_the_end() -> None:
+    limits = Limits(max_buffered_frame_bytes=1_000_000, partial_frame_timeout_s=3)
+    frame = Command(ECHO, opaque=1, body=bytes(900_000)).encode()
+    with running(limits) as served, ExitStack() as stack:
+        honest = [stack.enter_context(Peer(served.address)) for _ in range(6)]
+        silent = stack.enter_context(Peer(served.address))
+        silent.socket.sendall(frame[:450_000])
+        wait_until(lambda: served.server.partials.total_bytes == 450_000, "the first half of one")
+
+        def send_slowly(peer: Peer) -> None:
+            for at in range(0, len(frame), 100_000):
+                peer.socket.sendall(frame[at : at + 100_000])
+                time.sleep(0.02)
+
+        senders = [threading.Thread(target=send_slowly, args=(peer,)) for peer in honest]
+        for sender in senders:
+            sender.start()
+        answers = [peer.answer(1, 30) for peer in honest]
+        for sender in senders:
+            sender.join()
+
+        assert [len(answer.body) for answer in answers] == [900_000] * 6
+        assert silent.is_closed()
+        wait_until(lambda: served.server.partials.total_bytes == 0, "its share to be free")
+
+
+def test_small_requests_come_through_while_large_ones_are_held_back() -> None:
+    limits = Limits(max_buffered_frame_bytes=1_000_000)
+    large = Command(ECHO, opaque=1, body=bytes(900_000)).encode()
+    small = Command(ECHO, opaque=1, body=bytes(20_000)).encode()
+    with running(limits) as served, ExitStack() as stack:
+        halves = [stack.enter_context(Peer(served.address)) for _ in range(3)]
+        for half in halves:
+            half.socket.sendall(large[:450_000])
+        wait_until(lambda: served.server.partials._held_back, "one that is held back")
+        others = [stack.enter_context(Peer(served.address)) for _ in range(5)]
+        for part in (small[:10_000], small[10_000:]):
+            for other in others:
+                other.socket.sendall(part)
+        assert [len(other.answer(1).body) for other in others] == [20_000] * 5
+
+
+def test_a_half_closed_peer_gets_what_it_is_owed() -> None:
+    with running(Limits(loop_budget_s=1e-9)) as served, Peer(served.address) as peer:
+        peer.socket.sendall(b"".join(Command(ECHO, opaque=number).encode() for number in range(100, 120)))
+        peer.socket.sendall(Command(LATER, opaque=120).encode())
+        wait_until(lambda: served.parked, "the last request")
+        ((request, connection),) = served.parked
+        served.loop.call_soon_threadsafe(connection.wait)
+        peer.socket.shutdown(socket.SHUT_WR)
+        assert [peer.answer(number).code for number in range(100, 120)] == [0] * 20
+        wait_until(lambda: connection.ended, "word that it sends no more")
+
+        def answer() -> None:
+            connection.send(request.reply(body=b"late"))
+            connection.done()
+
+        served.loop.call_soon_threadsafe(answer)
+        assert peer.answer(120).body == b"late"
+        assert peer.is_closed()
+    assert len(served.closed) == 2
+
+
+def test_a_half_closed_peer_reads_large_answers_to_the_end(served: Running) -> None:
+    with Peer(served.address) as peer:
+        for _ in range(40):
+            peer.send(LARGE)
+        wait_until(lambda: served.server.slow, "the server noticing")
+        peer.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.05)
+        assert [len(peer.answer(opaque).body) for opaque in range(1, 41)] == [1_000_000] * 40
+        assert peer.is_closed()
+
+
+def test_so_many_connections_are_accepted_in_one_round(served: Running) -> None:
+    rounds: list[int] = []
+    opened = served.server.opened
+
+    def count(connection: Connection) -> None:
+        rounds[-1] += 1
+        opened(connection)
+
+    def next_round() -> None:
+        rounds.append(0)
+        if len(served.server.connections) < 200:
+            served.loop.call_soon(next_round)
+
+    hold, held = threading.Event(), threading.Event()
+
+    def block() -> None:
+        held.set()
+        hold.wait(10)
+        next_round()
+
+    served.server.opened = count  # type: ignore[method-assign]
+    served.loop.call_soon_threadsafe(block)
+    held.wait(10)
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(Peer(served.address))
+        hold.set()
+        wait_until(lambda: len(served.server.connections) == 200, "all connections")
+    assert max(rounds) <= 9
+
+
+def test_many_connections_share_the_time_of_a_round() -> None:
+    hand = Hand(0.0)
+    served = Running(Limits(loop_budget_s=0.002), None, hand)
+    taken: list[float] = []
+
+    def slow(request: Command, connection: Connection) -> Command:
+        hand.now += 0.001
+        taken[-1] += 0.001
+        return request.reply()
+
+    def next_round() -> None:
+        taken.append(0.0)
+        if len(taken) < 1000:
+            served.loop.call_soon(next_round)
+
+    served.server._handlers = {LATER: slow}
+    try:
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(served.address)) for _ in range(5)]
+            wait_until(lambda: len(served.server.connections) == 5, "all")
+            hold, held = threading.Event(), threading.Event()
+
+            def block() -> None:
+                held.set()
+                hold.wait(10)
+                next_round()
+
+            served.loop.call_soon_threadsafe(block)
+            held.wait(10)
+            for peer in peers:
+                peer.socket.sendall(b"".join(Command(LATER, opaque=number).encode() for number in range(20)))
+            hold.set()
+            for peer in peers:
+                assert [peer.answer(number).code for number in range(20)] == [0] * 20
+    finally:
+        served.stop()
+    # the budget once, and one request of each connection
+    assert max(taken) <= 0.002 + 0.001 + 4 * 0.001 + 0.003
+    assert sum(taken) == pytest.approx(0.1)
 
 
 def test_a_peer_that_does_not_answer_is_not_asked_on() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenq.errors import ProtocolError
 from evenq.model import Begin, MessageQueue
-from evenq.protocol.lenient import dumps, loads, read_queue
+from evenq.protocol.lenient import dump_pieces, dumps, loads, read_queue
 from tests.protocol.cases import ints, mutations
 
 names = st.text(max_size=8)
@@ -87,3 +87,9 @@ def test_standard_keys_are_quoted() -> None:
     assert dumps({0: "a", MessageQueue("t", "b", 1): 1}, standard=True) == (
         b'{"0":"a","MessageQueue [topic=t, brokerName=b, queueId=1]":1}'
     )
+
+
+@pytest.mark.parametrize("value", [list(range(1000)), dict.fromkeys(range(1000), 1), [{"deep": list(range(1000))}]])
+def test_what_is_long_is_written_in_pieces(value: object) -> None:
+    pieces = dump_pieces(value)
+    assert sum(1 for _ in pieces) == 1000 // 64

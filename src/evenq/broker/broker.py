@@ -8,7 +8,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -44,6 +44,7 @@ from evenq.broker.transactions import Transactions, TransactionSettings, questio
 from evenq.errors import ArgumentError, EvenqError
 from evenq.model import Property
 from evenq.protocol import headers
+from evenq.protocol.bodies import TopicConfig
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
@@ -200,6 +201,7 @@ class Broker:
             auto_create=settings.auto_create_topics,
             limits=settings.limits,
             changed=self._topics_changed,
+            deleted=self._topic_deleted,
         )
         self.group_configs = GroupConfigs(
             clock=clock,
@@ -400,10 +402,18 @@ class Broker:
             for reply, connection in awaiting:
                 self.flusher.answer_when_synced(reply, connection)
         if arrived and self.waiting_pulls:
-            if not self._arrived:
-                # not here: who sends a message must not wait until all who wait for it have it
-                asyncio.get_running_loop().call_soon(self._wake)
-            self._arrived.update(dict.fromkeys(arrived))
+            self._wake_later(arrived)
+
+    def _topic_deleted(self, config: TopicConfig) -> None:
+        """Let the pulls that wait for a topic be told that it is gone."""
+        self._wake_later([(config.topic_name, number) for number in range(config.read_queue_nums)])
+
+    def _wake_later(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Try again the pulls that wait for these queues: not here, as who sends a message must not wait until all who
+        wait for it have it."""
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._wake)
+        self._arrived.update(dict.fromkeys(queues))
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}

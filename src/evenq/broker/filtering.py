@@ -5,10 +5,13 @@ Each message is looked at in the log before it goes out.
 
 from __future__ import annotations
 
+import math
 import struct
+import time
+from collections.abc import Callable, Generator
 
 from evenq.broker.limits import Limits
-from evenq.broker.server import Refusal
+from evenq.broker.server import Postponed, Refusal
 from evenq.broker.sql import Filter, Filters
 from evenq.broker.store.store import Read, ReadStatus, Store
 from evenq.errors import ArgumentError
@@ -52,12 +55,22 @@ class SqlFilters:
         self._filters = Filters(limits.max_sql_cache_bytes)
 
     def get(self, expression: str) -> Filter:
-        """The filter of an expression, or the refusal that says what is wrong with it."""
+        """The filter of an expression, or the refusal that says what is wrong with it. The request whose filter is long
+        and new is handled when that is compiled."""
         self.check(expression)
         try:
-            return self._filters.get(expression)
+            found = self._filters.get(expression)
         except ArgumentError as error:
-            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+            raise _unreadable(error) from None
+        if found is None:
+            raise Postponed(self._make(expression))
+        return found
+
+    def _make(self, expression: str) -> Generator[None, None, None]:
+        try:
+            yield from self._filters.make(expression)
+        except ArgumentError as error:
+            raise _unreadable(error) from None
 
     def check(self, expression: str) -> None:
         """Refuse an expression that is too long, be it SQL or tags."""
@@ -66,6 +79,10 @@ class SqlFilters:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"the expression of {len(expression)} characters is over the limit of {self._max_chars}: shorten it",
             )
+
+
+def _unreadable(error: ArgumentError) -> Refusal:
+    return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
 
 def read_matching(
@@ -77,10 +94,12 @@ def read_matching(
     max_bytes: int,
     wanted: Filter,
     max_visits: int,
+    until: float = math.inf,
+    now: Callable[[], float] = time.monotonic,
 ) -> Read:
     """What :meth:`Store.read` gives, of the messages alone whose properties are ``wanted``.
 
-    It stops after so many visits of the filter's nodes, but looks at one message at least.
+    It stops after so many visits of the filter's nodes, and when it is ``until``, but looks at one message at least.
     """
     kept: list[bytes] = []
     size, at, seen = 0, offset, 0
@@ -90,7 +109,7 @@ def read_matching(
     while piece.status is ReadStatus.FOUND:
         starts = split_records(piece.body)
         for start, end in zip(starts, [*starts[1:], len(piece.body)], strict=True):
-            if at - offset == most:
+            if at - offset == most or (at - offset and now() > until):
                 return _answer(piece, at, kept)
             record = piece.body[start:end]
             if matches(properties_of(record)):

@@ -35,6 +35,7 @@ class Flusher:
 
     def answer_when_synced(self, reply: Command, connection: Connection) -> None:
         self._waiting.append((connection, reply))
+        connection.wait()
         if not self._syncing:
             self._syncing = True
             # not at once: the message is written when all requests of this read are handled
@@ -55,6 +56,8 @@ class Flusher:
             answers.setdefault(connection, []).append(reply)
         for connection, replies in answers.items():
             connection.send(*replies)
+            for _ in replies:
+                connection.done()
         if self._waiting:
             self._sync()
         else:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from evenq.errors import ArgumentError
+from evenq.protocol.codes import CUT_REMARK
 from evenq.protocol.frames import DEFAULT_LIMIT
 
 __all__ = ["Limits"]
@@ -40,21 +41,21 @@ class Limits:
     max_sql_chars: int = 16 * 1024
     # nodes of an SQL filter times messages, in one pull
     max_sql_visits: int = 200_000
-    # of compiled SQL filters that are kept, about
-    max_sql_cache_bytes: int = 16 * 1024 * 1024
+    # of compiled SQL filters that are kept, about: each is many small objects, which slow down every look for garbage
+    max_sql_cache_bytes: int = 4 * 1024 * 1024
     max_queues_per_topic: int = 16_384
     max_topics: int = 50_000
     max_groups: int = 50_000
     max_batch_messages: int = 10_000
     # queues, topics, groups or entries in the answer to an administrative request
     max_admin_rows: int = 10_000
-    # After so long with the requests of one connection the others have their turn.
+    # so long requests are handled in one round of the loop, and one pull looks for what its filter lets through
     loop_budget_s: float = 0.002
 
     def cut_remark(self, count: int) -> str | None:
         """What the answer to an administrative request says if it cannot hold ``count`` rows."""
         most = self.max_admin_rows
-        return f"only the first {most} of {count}: this broker gives no more at a time" if count > most else None
+        return f"{CUT_REMARK}{most} of {count}: this broker gives no more at a time" if count > most else None
 
     def __post_init__(self) -> None:
         for field in fields(self):

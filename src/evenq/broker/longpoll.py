@@ -70,6 +70,8 @@ class WaitingPulls:
 
     def has_room(self, connection: Connection) -> bool:
         """Whether one more pull of the connection may wait."""
+        if connection.ended:
+            return False
         own = self._by_connection.get(connection, ())
         return self._count < self._limits.max_parked_pulls_total and len(own) < self._limits.max_parked_pulls
 
@@ -150,10 +152,14 @@ class WaitingPulls:
     def _expire(self) -> None:
         now = self._now()
         self._timer = float("inf")
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, pull = heapq.heappop(self._deadlines)
-            # a pull that was woken meanwhile may still stand in the heap
-            if self._waits(pull):
-                self._remove(pull)
-                pull.retry(True)
-        self._arm()
+        try:
+            while self._deadlines and self._deadlines[0][0] <= now:
+                _, _, pull = heapq.heappop(self._deadlines)
+                # a pull that was woken meanwhile may still stand in the heap
+                if self._waits(pull):
+                    self._remove(pull)
+                    pull.retry(True)
+                if self._now() > now + self._limits.loop_budget_s:
+                    break
+        finally:
+            self._arm()

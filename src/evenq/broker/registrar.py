@@ -8,8 +8,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from evenq.errors import ArgumentError, ConnectError, EvenqError, RefusedError
+from evenq.errors import ConnectError, EvenqError, RefusedError
 from evenq.protocol import bodies, headers
+from evenq.protocol.address import Address
 from evenq.protocol.codes import RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.frames import FrameParser
@@ -27,11 +28,7 @@ _TIMEOUT = 5.0
 def checked_addresses(namesrv: Sequence[str]) -> Sequence[str]:
     """Addresses of name servers; an :class:`ArgumentError` for one that is none."""
     for address in namesrv:
-        host, _, port = address.rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536
-        if not is_port or not bare or ("]" in bare or "[" in bare or " " in bare) or (":" in bare and bare == host):
-            raise ArgumentError("namesrv", address, "give host:port, as in 10.0.0.1:9876 or [::1]:9876")
+        Address.parse(address, argument="namesrv")
     return namesrv
 
 

@@ -15,18 +15,30 @@ import logging
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from typing import Protocol, cast
 
 from evenq.broker.faults import Fault, Faults
 from evenq.broker.limits import Limits
+from evenq.broker.partials import PartialRequests
 from evenq.errors import ConnectError, EvenqError, ProtocolError, RequestTimeout, StateError
 from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import ONEWAY, Command
-from evenq.protocol.frames import FrameParser
+from evenq.protocol.frames import Frame, FrameParser
 from evenq.supervision import Supervisor
 
-__all__ = ["READ_FIRST", "Connection", "Handler", "Owed", "Pieces", "Refusal", "Server", "Turn", "cannot_store"]
+__all__ = [
+    "READ_FIRST",
+    "Connection",
+    "Handler",
+    "Owed",
+    "Pieces",
+    "Postponed",
+    "Refusal",
+    "Server",
+    "Turn",
+    "cannot_store",
+]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +56,10 @@ _TOLD = 100
 
 # What a peer is told that asked for much and does not read it.
 READ_FIRST = "system busy: read the answers that are there, then ask again"
+
+# How many connections wait to be accepted, and how many are accepted in one round of the loop.
+_BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 8
 
 # Idle connections are looked for so often, or more often where less time is allowed.
 _LOOK_EVERY_S = 1.0
@@ -89,6 +105,15 @@ class Refusal(EvenqError):
         super().__init__(remark)
 
 
+class Postponed(Exception):
+    """What a handler raises that needs something first, which is made in ``pieces``: then the request is handled again.
+    Those that came after it over the same connection wait."""
+
+    def __init__(self, pieces: Iterator[None]) -> None:
+        self.pieces = pieces
+        super().__init__("something must be made first")
+
+
 class Connection(asyncio.Protocol):
     """One peer. Requests are answered in order, except those whose handler answers later."""
 
@@ -105,11 +130,17 @@ class Connection(asyncio.Protocol):
         # over the limit: told so, not served
         self._turned_away = False
         # requests that came while the peer did not read its answers, or that must let others go first
-        self._todo: deque[tuple[Command, Handler]] = deque()
+        self._todo: deque[_Request] = deque()
+        # what the first of them needs
+        self._first: Iterator[None] | None = None
+        # the peer sends no more, though it may still read
+        self.ended = False
         self._asked: dict[int, asyncio.Future[Command]] = {}
         # when the last complete request came, and the first byte of one that is not complete
         self._heard = server.now()
         self._partial_since: float | None = None
+        # since when it is not read from
+        self._stopped_at: float | None = None
         # how many bytes the peer had not read when it was looked at last
         self._unsent_before = 0
 
@@ -127,6 +158,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._todo.clear()
+        self._first = None
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(ConnectError(self.address, "it was closed before the answer came"))
@@ -145,22 +177,40 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         before = self._parser.buffered
         try:
-            commands = self._parser.feed(data)
+            frames = self._parser.cut(data)
         except ProtocolError as error:
-            log.warning("%s: closing %s, which sent %s", self.server.name, self.address, error)
-            self.close()
+            self._misbehaved(error)
             return
-        finally:
-            buffered = self._parser.buffered
-            if before != buffered:
-                self.server.buffered(self, buffered - before)
-        if commands:
+        if frames:
             self._heard = self.server.now()
-        if commands or not before:
-            self._partial_since = self.server.now() if buffered else None
-        find = self.server.busy if self._turned_away else self.server.find
-        self.serve([(command, find(command.code)) for command in commands])
-        if self._turned_away and commands:
+        if before or self._parser.buffered:
+            if frames or not before:
+                self._partial_since = self.server.now() if self._parser.buffered else None
+            self.server.partials.changed(self, completed=bool(frames))
+        self.serve([(frame, None) for frame in frames])
+        if self._turned_away and frames:
+            self.finish()
+
+    def _misbehaved(self, error: ProtocolError) -> None:
+        log.warning("%s: closing %s, which sent %s", self.server.name, self.address, error)
+        self.close()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. It may have left, or still read: what it asked for before is answered, but it is no
+        member of a group any more, and its pulls do not wait."""
+        self.ended = True
+        self._partial_since = self._stopped_at = None
+        if self._is_owed:
+            self.server.ended(self)
+        return self._is_owed
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether answers are missing. Those that are written leave before the connection is closed."""
+        return bool(self.pending or self._todo)
+
+    def _finish_if_ended(self) -> None:
+        if self.ended and not self._is_owed:
             self.finish()
 
     def turn_away(self) -> None:
@@ -178,9 +228,16 @@ class Connection(asyncio.Protocol):
         """How many bytes are there of a request that is not complete."""
         return self._parser.buffered
 
+    @property
+    def needed(self) -> int:
+        """How many bytes that request has, as far as is known."""
+        return self._parser.needed
+
     def overdue(self, now: float) -> str | None:
         """Why the connection is to be closed, if it is."""
         limits = self.server.limits
+        if self._stopped_at is not None and not self._paused:
+            return None
         if not self._paused and self._partial_since is not None:
             if now - self._partial_since > limits.partial_frame_timeout_s:
                 return f"its request was not complete after {limits.partial_frame_timeout_s:g} s"
@@ -199,6 +256,8 @@ class Connection(asyncio.Protocol):
     def done(self) -> None:
         self.pending -= 1
         self._heard = self.server.now()
+        if self.ended:
+            asyncio.get_running_loop().call_soon(self._finish_if_ended)
 
     def hold_back(self, held_back: bool) -> None:
         """Read no more from the peer, or read on."""
@@ -206,11 +265,17 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        if self._transport is None:
+        if self._transport is None or self.ended:
             return
         if self._paused or self._todo or self._held_back:
             self._transport.pause_reading()
-        else:
+            if self._stopped_at is None:
+                self._stopped_at = self.server.now()
+        elif self._stopped_at is not None:
+            if self._partial_since is not None:
+                # the rest could not come
+                self._partial_since += self.server.now() - self._stopped_at
+            self._stopped_at = None
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -221,48 +286,77 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         self.server.slow.discard(self)
-        if self._partial_since is not None:
-            # the rest could not come
-            self._partial_since = self.server.now()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Handle what had to wait."""
-        if not self._paused:
-            todo, self._todo = self._todo, deque()
-            self.serve(todo)
-            self._read_or_not()
-
-    def serve(self, requests: Iterable[tuple[Command, Handler]]) -> None:
-        """Handle requests with the handler named for each, and write their answers. After a while the rest of them
-        waits until other connections had their turn."""
         if self._todo:
-            self._todo.extend(requests)
-            return
+            self.server.wait_for_turn(self)
+        self._read_or_not()
+        self._finish_if_ended()
+
+    def serve(self, requests: Iterable[_Request]) -> None:
+        """Handle requests with the handler named for each, or that of the server, and write their answers. After a
+        while the rest of them waits until other connections had their turn."""
+        waits = bool(self._todo)
+        self._todo.extend(requests)
+        if self._todo and not waits:
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        """Handle requests until this round of the loop has taken long enough, but one at least."""
         answers: list[_Answer] = []
         size = 0
-        turn = self.server.turn
-        now = self.server.now
-        end = now() + self.server.limits.loop_budget_s
-        late = False
-        for request, handler in requests:
-            if late or self._paused:
-                self._todo.append((request, handler))
-                continue
-            before = len(turn.staged)
-            answer = self._answer(request, handler, before)
-            if answer is not None:
-                answers.append((request, answer, len(turn.staged) > before))
-                size += _USUAL_HEADER + len(answer.body)
-                if size > _WRITE_AT:
-                    self._write(answers)
-                    answers, size = [], 0
-            late = now() > end
+        end = self.server.round_end()
+        while self._todo and not self._paused:
+            if self._first is None:
+                answer = self._handle_next()
+                if answer is not None:
+                    answers.append(answer)
+                    size += _USUAL_HEADER + len(answer[1].body)
+                    if size > _WRITE_AT:
+                        self._write(answers)
+                        answers, size = [], 0
+                        if not self.is_open:
+                            self._todo.clear()
+            else:
+                self._make_first(self._first)
+            if self.server.now() > end:
+                break
         self._write(answers)
-        if self._todo:
+        if self._todo and not self._paused:
+            self.server.wait_for_turn(self)
+        if self._todo or self._stopped_at is not None:
             self._read_or_not()
-            if not self._paused:
-                asyncio.get_running_loop().call_soon(self._go_on)
+        self._finish_if_ended()
+
+    def _handle_next(self) -> _Answer | None:
+        request, handler = self._todo.popleft()
+        if isinstance(request, tuple):
+            try:
+                request = Command.decode_at(*request)
+            except ProtocolError as error:
+                self._todo.clear()
+                self._misbehaved(error)
+                return None
+        if handler is None:
+            handler = self.server.busy(request.code) if self._turned_away else self.server.find(request.code)
+        staged = self.server.turn.staged
+        before = len(staged)
+        try:
+            answer = self._answer(request, handler, before)
+        except Postponed as postponed:
+            self._todo.appendleft((request, handler))
+            self._first = postponed.pieces
+            return None
+        return None if answer is None else (request, answer, len(staged) > before)
+
+    def _make_first(self, pieces: Iterator[None]) -> None:
+        """Make a piece of what the next request needs; if that fails, so does the request."""
+        try:
+            next(pieces)
+            return
+        except StopIteration:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
+            self._todo[0] = self._todo[0][0], _failing(error)
+        self._first = None
 
     def _answer(self, request: Command, handler: Handler, savepoint: int) -> Command | None:
         if request.flag & 1:
@@ -351,7 +445,7 @@ class Connection(asyncio.Protocol):
         elif fault.error is not None:
             return request.reply(fault.error, remark=fault.remark)
         elif not fault.drop:
-            reply = self.server.call(handler, request, self, len(self.server.turn.staged))
+            reply = self.server.call_at_once(handler, request, self, len(self.server.turn.staged))
             if reply is not None and not fault.mute and not request.is_oneway:
                 return reply
         return None
@@ -374,8 +468,19 @@ class Connection(asyncio.Protocol):
 Pieces = Generator[None, None, Command]
 Handler = Callable[[Command, Connection], Command | Pieces | None]
 
+# A request, as it came or decoded, and its handler, if that is not the server's for its code.
+_Request = tuple[Frame | Command, Handler | None]
 # A request, its answer, and whether that holds only if the turn is stored.
 _Answer = tuple[Command, Command, bool]
+
+
+def _failing(error: Exception) -> Handler:
+    """A handler that fails."""
+
+    def fail(request: Command, connection: Connection) -> Command:
+        raise error
+
+    return fail
 
 
 def cannot_store(request: Command, error: OSError) -> Command:
@@ -434,9 +539,11 @@ class Server:
         # no less than what all of them have not read, and when it was counted last
         self._unsent_bytes = 0
         self._counted_at = float("-inf")
-        # bytes of requests that are not complete, and the connections that are not read from because of it
-        self.buffered_bytes = 0
-        self._held_back: set[Connection] = set()
+        self.partials = PartialRequests(self.limits.max_buffered_frame_bytes)
+        # connections with requests that had to let others go first, in turn
+        self._waiting: dict[Connection, None] = {}
+        # until when requests are handled in this round of the loop
+        self._round_end: float | None = None
         # answers that are worked on in pieces
         self._long: deque[tuple[Pieces, Command, Connection]] = deque()
         self._owed = Owed()
@@ -493,7 +600,11 @@ class Server:
         assert self._socket is not None, "bind first"
         self._handlers = handlers
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), sock=self._socket, backlog=1024)
+        self._listener = await loop.create_server(
+            lambda: Connection(self), sock=self._socket, backlog=_ACCEPTED_AT_ONCE
+        )
+        # asyncio accepts in one round as many as may wait: here more may wait
+        self._socket.listen(_BACKLOG)
         self._housekeeping = asyncio.create_task(Supervisor(f"housekeeping of {self.name}").repeat(self._keep_house))
 
     async def _keep_house(self) -> None:
@@ -559,19 +670,28 @@ class Server:
         self._unsent.add(connection)
         self._unsent_bytes += written
 
-    def buffered(self, connection: Connection, more: int) -> None:
-        """So many bytes more, or less, are held of a request that is not complete. Over the limit, those who sent the
-        most are not read from until there is room; they are closed if that takes too long."""
-        self.buffered_bytes += more
-        if self.buffered_bytes > self.limits.max_buffered_frame_bytes:
-            largest = max(self.connections - self._held_back, key=lambda each: each.partial, default=None)
-            if largest is not None and largest.partial:
-                self._held_back.add(largest)
-                largest.hold_back(True)
-        elif self._held_back:
-            held_back, self._held_back = self._held_back, set()
-            for each in held_back:
-                each.hold_back(False)
+    def round_end(self) -> float:
+        """Until when requests are handled in this round of the loop, those of all connections together."""
+        if self._round_end is None:
+            self._round_end = self.now() + self.limits.loop_budget_s
+            asyncio.get_running_loop().call_soon(self._end_round)
+        return self._round_end
+
+    def _end_round(self) -> None:
+        self._round_end = None
+
+    def wait_for_turn(self, connection: Connection) -> None:
+        """The connection has requests left. In each round of the loop one such connection goes on."""
+        self._waiting[connection] = None
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        connection = next(iter(self._waiting))
+        del self._waiting[connection]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        connection.take_turn()
 
     def call(self, handler: Handler, request: Command, connection: Connection, savepoint: int) -> Command | None:
         """The handler's answer; if it fails, the answer that says so, and nothing is stored of what was staged since
@@ -581,9 +701,24 @@ class Server:
             if answer is None or isinstance(answer, Command):
                 return answer
             return self._begin(answer, request, connection)
+        except Postponed:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
             self.turn.rollback(savepoint)
             return self._failed(error, request, connection)
+
+    def call_at_once(
+        self, handler: Handler, request: Command, connection: Connection, savepoint: int
+    ) -> Command | None:
+        """The same, with what the request needs first."""
+        try:
+            return self.call(handler, request, connection, savepoint)
+        except Postponed as postponed:
+            try:
+                deque(postponed.pieces, maxlen=0)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the peer must get an answer
+                return self._failed(error, request, connection)
+            return self.call(handler, request, connection, savepoint)
 
     def _begin(self, pieces: Pieces, request: Command, connection: Connection) -> Command | None:
         """The first piece of a long answer, which may be all of it."""
@@ -672,13 +807,15 @@ class Server:
             else:
                 connection.turn_away()
 
+    def ended(self, connection: Connection) -> None:
+        """The peer sends no more, and waits for answers."""
+        self._on_close(connection)
+
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.slow.discard(connection)
         self._unsent.discard(connection)
-        self._held_back.discard(connection)
-        if connection.partial:
-            self.buffered(connection, -connection.partial)
+        self.partials.forget(connection)
         if not self.connections:
             self._idle.set()
         self._on_close(connection)

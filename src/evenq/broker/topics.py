@@ -52,7 +52,8 @@ def _system_topics(cluster: str, broker: str) -> Iterator[TopicConfig]:
 
 
 class Topics:
-    """The settings by topic. ``changed`` is called after each change, to save and to register it."""
+    """The settings by topic. ``changed`` is called after each change, to save and to register it; ``deleted`` with
+    what was deleted."""
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class Topics:
         auto_create: bool = True,
         limits: Limits | None = None,
         changed: Callable[[], None] = lambda: None,
+        deleted: Callable[[TopicConfig], None] = lambda config: None,
     ) -> None:
         self._clock = clock
+        self._deleted = deleted
         self._reply_topic = reply_topic(cluster)
         self.auto_create = auto_create
         self._limits = limits or Limits()
@@ -147,9 +150,11 @@ class Topics:
         return config
 
     def delete(self, topic: str) -> bool:
-        if self._table.pop(topic, None) is None:
+        config = self._table.pop(topic, None)
+        if config is None:
             return False
         self._touch()
+        self._deleted(config)
         return True
 
     def _touch(self) -> None:

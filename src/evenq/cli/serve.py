@@ -57,6 +57,9 @@ def serve(
     max_held: Annotated[
         int, typer.Option(help="Bytes that each server holds for clients which do not read them.", min=1)
     ] = _DEFAULT.limits.max_unsent_total_bytes,
+    max_admin_rows: Annotated[
+        int, typer.Option(help="Topics, groups, queues or offsets in the answer to an administrator.", min=1)
+    ] = _DEFAULT.limits.max_admin_rows,
 ) -> None:
     """Run a name server and brokers that RocketMQ clients can use.
 
@@ -76,7 +79,7 @@ def serve(
         keep_bytes=keep_bytes,
         max_message=max_message,
         max_topic=max_topic,
-        limits=Limits(max_connections=max_connections, max_unsent_total_bytes=max_held),
+        limits=Limits(max_connections=max_connections, max_unsent_total_bytes=max_held, max_admin_rows=max_admin_rows),
     )
     asyncio.run(_serve(data, brokers, host, namesrv_port, broker_port, settings))
 

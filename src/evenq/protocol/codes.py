@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["RequestCode", "ResponseCode", "name_of", "response_name_of"]
+__all__ = ["CUT_REMARK", "RequestCode", "ResponseCode", "name_of", "response_name_of"]
+
+# How evenq's broker begins the remark of an answer that has not all rows, though its code is that of a success.
+CUT_REMARK = "only the first "
 
 
 class RequestCode(IntEnum):

@@ -7,7 +7,10 @@ import struct
 from evenq.errors import ProtocolError
 from evenq.protocol.command import Command
 
-__all__ = ["DEFAULT_LIMIT", "FrameParser"]
+__all__ = ["DEFAULT_LIMIT", "Frame", "FrameParser"]
+
+# Bytes that hold a whole frame, where it begins and where it ends: the arguments of :meth:`Command.decode_at`.
+Frame = tuple[bytes, int, int]
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
 
@@ -38,11 +41,20 @@ class FrameParser:
     def buffered(self) -> int:
         return len(self._buffer)
 
+    @property
+    def needed(self) -> int:
+        """How many bytes the frame in the buffer will have, as far as is known."""
+        return self._need if self._buffer else 0
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[Command]:
         """Take the next bytes, give the commands that are whole now. After a ProtocolError the stream is dead."""
+        return [Command.decode_at(*frame) for frame in self.cut(data)]
+
+    def cut(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """The same without decoding: where the frames are that are whole now."""
         whole = data if isinstance(data, bytes) else bytes(data)
-        commands: list[Command] = []
-        at = self._complete(whole, commands) if self._buffer else 0
+        frames: list[Frame] = []
+        at = self._complete(whole, frames) if self._buffer else 0
         end = len(whole)
         while end - at >= _LENGTH.size:
             size = _LENGTH.size + _LENGTH.unpack_from(whole, at)[0]
@@ -51,13 +63,13 @@ class FrameParser:
             if at + size > end:
                 self._need = size
                 break
-            commands.append(Command.decode_at(whole, at, at + size))
+            frames.append((whole, at, at + size))
             at += size
         if at < end:
             self._buffer += whole[at:]
-        return commands
+        return frames
 
-    def _complete(self, data: bytes, commands: list[Command]) -> int:
+    def _complete(self, data: bytes, frames: list[Frame]) -> int:
         """Add what the frame in the buffer lacks, and nothing else; how many bytes that were."""
         at = 0
         buffer = self._buffer
@@ -65,7 +77,7 @@ class FrameParser:
             buffer += data[at : at + missing]
             at += missing
             if self._need == len(buffer) > _LENGTH.size:
-                commands.append(Command.decode_at(bytes(buffer), 0, len(buffer)))
+                frames.append((bytes(buffer), 0, len(buffer)))
                 self._buffer, self._need = bytearray(), _LENGTH.size
                 return at
             self._need = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
 
-__all__ = ["dumps", "loads", "read_queue"]
+__all__ = ["dump_pieces", "dumps", "loads", "read_queue"]
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
@@ -142,53 +142,74 @@ def dumps(value: object, *, standard: bool = False) -> bytes:
     >>> dumps({MessageQueue("t", "b", 7): 5})
     b'{{"brokerName":"b","queueId":7,"topic":"t"}:5}'
     """
+    pieces = dump_pieces(value, standard=standard)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return cast(bytes, end.value)
+
+
+def dump_pieces(value: object, *, standard: bool = False) -> Generator[None, None, bytes]:
+    """The same, with a break after every so many items of an object or array."""
     parts: list[bytes] = []
-    _write(value, parts.append, _standard_key if standard else _fastjson_key)
+    yield from _write(value, parts.append, _standard_key if standard else _fastjson_key)
     return b"".join(parts)
 
+
+# After so many items there is a break.
+_PIECE = 64
+_PLAIN = frozenset((str, int, float, bool))
 
 _Put = Callable[[bytes], None]
 _encode = msgspec.json.Encoder().encode
 
 
-def _write(value: Any, put: _Put, write_key: Callable[[Any], bytes]) -> None:
+def _write(value: Any, put: _Put, write_key: Callable[[Any], bytes]) -> Iterator[None]:
     match value:
         case MessageQueue():
             put(_queue(value))
         case msgspec.Struct():
             fields = [(name, getattr(value, attribute)) for name, attribute in _fields(type(value))]
-            _write_object(fields, put, write_key)
+            yield from _write_object(fields, put, write_key)
         case Mapping():
-            _write_object(value.items(), put, write_key)
+            yield from _write_object(value.items(), put, write_key)
         case Enum():
             put(_encode(value.value))
         case list() | tuple():
-            _write_array(value, put, write_key)
+            yield from _write_array(value, put, write_key)
         case set() | frozenset():
-            _write_array(sorted(value), put, write_key)
+            yield from _write_array(sorted(value), put, write_key)
         case _:
             put(_encode(value))
 
 
-def _write_object(items: Iterable[tuple[Any, Any]], put: _Put, write_key: Callable[[Any], bytes]) -> None:
+def _write_object(items: Iterable[tuple[Any, Any]], put: _Put, write_key: Callable[[Any], bytes]) -> Iterator[None]:
     mark = b"{"
-    for key, value in items:
+    for count, (key, value) in enumerate(items, 1):
         if value is None:
             continue
         put(mark)
         put(write_key(key))
         put(b":")
-        _write(value, put, write_key)
+        if type(value) in _PLAIN:
+            put(_encode(value))
+        else:
+            yield from _write(value, put, write_key)
         mark = b","
+        if count % _PIECE == 0:
+            yield
     put(b"}" if mark == b"," else b"{}")
 
 
-def _write_array(items: Iterable[Any], put: _Put, write_key: Callable[[Any], bytes]) -> None:
+def _write_array(items: Iterable[Any], put: _Put, write_key: Callable[[Any], bytes]) -> Iterator[None]:
     mark = b"["
-    for value in items:
+    for count, value in enumerate(items, 1):
         put(mark)
-        _write(value, put, write_key)
+        yield from _write(value, put, write_key)
         mark = b","
+        if count % _PIECE == 0:
+            yield
     put(b"]" if mark == b"," else b"[]")
 
 

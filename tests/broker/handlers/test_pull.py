@@ -260,3 +260,16 @@ def test_a_very_long_number_does_not_end_a_filter(peer: Peer, topic: str, value:
     ext = peer.pull_header(topic).to_ext() | {"subscription": "a > 5", "expressionType": "SQL92"}
     answer = peer.ask(PULL, headers.PullRequest.from_ext(ext))
     assert (answer.code, found(answer)) == (ResponseCode.SUCCESS, [b"short"])
+
+
+def test_pulls_that_wait_are_told_when_their_topic_is_deleted(
+    peer: Peer, connect: Callable[..., Peer], topic: str
+) -> None:
+    peer.put(topic)
+    other = connect()
+    waiting = [other.send(RequestCode.PULL_MESSAGE, Peer.pull_header(topic, 1, wait_ms=60_000)) for _ in range(3)]
+    assert not other.has_answer(waiting[0])
+
+    assert peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, headers.DeleteTopic(topic=topic)).code == 0
+
+    assert {other.answer(opaque, 5).code for opaque in waiting} == {ResponseCode.TOPIC_NOT_EXIST}

@@ -1,6 +1,19 @@
 """Cutting expressions into tokens."""
 
-from evenq.broker.sql.lexer import Kind, tokens
+from collections.abc import Iterator
+
+from evenq.broker.sql.lexer import Kind, Token, token_pieces
+
+
+def tokens(expression: str) -> list[Token]:
+    found: list[Token] = []
+
+    def read() -> Iterator[None]:
+        found.extend((yield from token_pieces(expression)))
+
+    for _ in read():
+        pass
+    return found
 
 
 def test_every_kind_is_told_apart_by_its_longest_form() -> None:
@@ -19,3 +32,8 @@ def test_every_kind_is_told_apart_by_its_longest_form() -> None:
         (Kind.NAME, "$a_1"),
         (Kind.END, ""),
     ]
+
+
+def test_a_long_expression_is_cut_in_pieces() -> None:
+    pieces = token_pieces(" OR ".join(["a = 1"] * 1000))
+    assert sum(1 for _ in pieces) == 7

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from evenq import Admin, ArgumentError, Message, Producer, RefusedError, SendResult, TopicNotFound
+from evenq import Admin, ArgumentError, IncompleteAnswer, Message, Producer, RefusedError, SendResult, TopicNotFound
+from evenq.broker import BrokerSettings
+from evenq.broker.limits import Limits
 from evenq.protocol.bodies import TopicConfig
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.headers import KvKey, KvValue, TopicRequest
@@ -145,3 +148,17 @@ def test_a_topic_that_is_not_there_is_named(admin: Admin, topic: str, act: str) 
         getattr(admin, act)(topic)
     with pytest.raises(TopicNotFound, match=topic):
         admin.update_topic(topic, queues=1)
+
+
+@pytest.mark.live
+def test_a_list_that_is_cut_is_an_error_that_names_the_way_out() -> None:
+    settings = BrokerSettings(limits=Limits(max_admin_rows=15))
+    with cluster(settings=settings) as small, Admin(small.namesrv) as admin:
+        admin.create_topic("narrow", queues=15)
+        assert len(admin.topic_status("narrow").queues) == 15
+        admin.create_topic("wide", queues=16)
+        for number in range(16):
+            admin.create_group(f"g{number}")
+        for ask_for_many in (partial(admin.topic_status, "wide"), admin.groups, partial(admin.progress, "g1")):
+            with pytest.raises(IncompleteAnswer, match=r"only the first 15 .* --max-admin-rows"):
+                ask_for_many()

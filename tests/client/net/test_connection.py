@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from evenq.client.net import connection as module
-from evenq.client.net.address import Address
 from evenq.client.net.connection import WINDOW, Connection
 from evenq.client.net.connections import Connections
 from evenq.errors import ConnectError, RemoteError, RequestTimeout, StateError
+from evenq.protocol.address import Address
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
 from evenq.protocol.frames import FrameParser

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.server import Connection, Handler
+from evenq.broker.server import Connection, Handler, Pieces
 from evenq.protocol import bodies
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
@@ -34,10 +34,11 @@ class Locking:
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.LOCK_BATCH_MQ: self._lock, RequestCode.UNLOCK_BATCH_MQ: self._unlock}
 
-    def _lock(self, request: Command, connection: Connection) -> Command:
+    def _lock(self, request: Command, connection: Connection) -> Pieces:
         wanted = bodies.LockRequest.decode(request.body)
         held = self._broker.locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
-        return request.reply(body=bodies.LockResponse(queues=held).encode())
+        body = yield from bodies.LockResponse(queues=held).encode_pieces()
+        return request.reply(body=body)
 
     def _unlock(self, request: Command, connection: Connection) -> Command:
         given = bodies.LockRequest.decode(request.body)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenq.broker.later import Later
-from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.server import Connection, Handler, Pieces, Refusal
 from evenq.broker.store.consumequeue import UNIT
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -31,6 +31,8 @@ __all__ = ["Messages"]
 # What Java gives at most: for a key, and for the id that a producer gave.
 _MOST = 64
 _MOST_UNIQUE = 32
+# After so many rows other requests have their turn.
+_PIECE = 1024
 # Clients take no frame of more than 16 MiB.
 _MOST_BYTES = 8 * 1024 * 1024
 
@@ -91,7 +93,7 @@ class Messages:
         records = [self._broker.store.record_at(offset) or b"" for offset in sorted(places)]
         return request.reply(ext=ext, body=b"".join(records))
 
-    def _consume_queue(self, request: Command, connection: Connection) -> Command:
+    def _consume_queue(self, request: Command, connection: Connection) -> Pieces:
         self._broker.server.check_room()
         header = headers.QueryConsumeQueue.from_ext(request.ext)
         first, end = self._broker.store.bounds(header.topic, header.queue_id)
@@ -104,14 +106,16 @@ class Messages:
             units = self._broker.store.queue(header.topic, header.queue_id).units(
                 header.index, min(count, limits.max_admin_rows)
             )
-            for place, size, code in UNIT.iter_unpack(units):
+            for number, (place, size, code) in enumerate(UNIT.iter_unpack(units)):
+                if number % _PIECE == 0 and number:
+                    yield
                 entries.append(bodies.ConsumeQueueEntry(physic_offset=place, physic_size=size, tags_code=code))
         group = self._broker.groups.get(header.consumer_group or "")
         wanted = None if group is None else group.subscriptions.get(header.topic)
-        body = bodies.ConsumeQueueBody(
+        body = yield from bodies.ConsumeQueueBody(
             subscription_data=wanted, queue_data=entries, max_queue_index=end, min_queue_index=first
-        )
-        return request.reply(body=body.encode(), remark=limits.cut_remark(count))
+        ).encode_pieces()
+        return request.reply(body=body, remark=limits.cut_remark(count))
 
 
 def _is_meant(message: MessageView, header: headers.QueryMessage) -> bool:

@@ -24,7 +24,7 @@ from evenq.broker.server import Connection, Handler, Pieces, Refusal
 from evenq.broker.traffic import GROUP_GET, TOPIC_PUT
 from evenq.model import MessageQueue
 from evenq.protocol import bodies, headers
-from evenq.protocol.codes import RequestCode, ResponseCode
+from evenq.protocol.codes import CUT_REMARK, RequestCode, ResponseCode
 from evenq.protocol.command import Command
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = ["Progress"]
 _NEVER = 2**63 - 1
 
 # After so many rows other requests have their turn.
-_PIECE = 128
+_PIECE = 64
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class _Rows:
     def of(self, items: Iterable[T]) -> Iterator[T]:
         for item in items:
             if self._count >= self._limit:
-                self.cut = f"only the first {self._limit} rows: this broker gives no more at a time"
+                self.cut = f"{CUT_REMARK}{self._limit} rows: this broker gives no more at a time"
                 return
             self._count += 1
             yield item
@@ -95,7 +95,8 @@ class Progress:
             last_time = self._broker.store.time_of(name, queue.queue_id, end - 1) or 0
             table[queue] = bodies.OffsetRange(min_offset=first, max_offset=end, last_update_timestamp=last_time)
         rate = self._broker.rates.over(MINUTE, (TOPIC_PUT, name)).tps
-        return request.reply(body=bodies.TopicStats(offset_table=table, topic_put_tps=rate).encode(), remark=rows.cut)
+        body = yield from bodies.TopicStats(offset_table=table, topic_put_tps=rate).encode_pieces()
+        return request.reply(body=body, remark=rows.cut)
 
     def _group(self, request: Command, connection: Connection) -> Pieces:
         self._broker.server.check_room()
@@ -118,8 +119,8 @@ class Progress:
                         yield
                     table[queue] = self._pair(group, queue)
                 rate += self._rate(group, topic)
-        body = bodies.ConsumeStats(offset_table=table, consume_tps=rate)
-        return request.reply(body=body.encode(), remark=rows.cut)
+        body = yield from bodies.ConsumeStats(offset_table=table, consume_tps=rate).encode_pieces()
+        return request.reply(body=body, remark=rows.cut)
 
     def _all_groups(self, request: Command, connection: Connection) -> Pieces:
         self._broker.server.check_room()
@@ -147,13 +148,14 @@ class Progress:
                     stats.append(bodies.ConsumeStats(offset_table=pairs, consume_tps=self._rate(group, topic)))
             found.append({group: stats})
             all_pairs += [pair for each in stats for pair in each.offset_table.values()]
-        body = bodies.ConsumeStatsList(
+        stats_list = bodies.ConsumeStatsList(
             consume_stats_list=found,
             broker_addr=self._broker.address,
             total_diff=sum(pair.broker_offset - pair.consumer_offset for pair in all_pairs),
             total_inflight_diff=sum(pair.pull_offset - pair.consumer_offset for pair in all_pairs),
         )
-        return request.reply(body=body.encode(), remark=rows.cut)
+        body = yield from stats_list.encode_pieces()
+        return request.reply(body=body, remark=rows.cut)
 
     def _time_spans(self, request: Command, connection: Connection) -> Pieces:
         self._broker.server.check_room()
@@ -165,7 +167,8 @@ class Progress:
             if rows.is_piece:
                 yield
             spans.append(self._time_span(header.group, queue))
-        return request.reply(body=bodies.TimeSpans(consume_time_span_set=spans).encode(), remark=rows.cut)
+        body = yield from bodies.TimeSpans(consume_time_span_set=spans).encode_pieces()
+        return request.reply(body=body, remark=rows.cut)
 
     def _time_span(self, group: str, queue: MessageQueue) -> bodies.QueueTimeSpan:
         store = self._broker.store
@@ -219,9 +222,10 @@ class Progress:
         for queue_id, offset in offsets.queues(header.compare_group, header.topic).items():
             if least.get(queue_id, _NEVER) > offset:
                 least[queue_id] = _NEVER
-        return request.reply(body=bodies.CorrectionOffsets(correction_offsets=least).encode())
+        body = yield from bodies.CorrectionOffsets(correction_offsets=least).encode_pieces()
+        return request.reply(body=body)
 
-    def _all_offsets(self, request: Command, connection: Connection) -> Command:
+    def _all_offsets(self, request: Command, connection: Connection) -> Pieces:
         self._broker.server.check_room()
         rows = self._rows()
         flat: dict[str, dict[int, int]] = {}
@@ -229,7 +233,8 @@ class Progress:
             flat[f"{topic}@{group}"] = dict(rows.of(queues.items()))
             if rows.cut:
                 break
-        return request.reply(body=bodies.OffsetTable(offset_table=flat).encode(standard=True), remark=rows.cut)
+        body = yield from bodies.OffsetTable(offset_table=flat).encode_pieces(standard=True)
+        return request.reply(body=body, remark=rows.cut)
 
     # -- what several of them need
 

@@ -96,7 +96,9 @@ class Pulling:
         limit = max(_LEAST_BYTES, min(header.max_msg_bytes or MAX_ANSWER, MAX_ANSWER))
         place = header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), limit
         if isinstance(wanted, Filter):
-            found = read_matching(self._broker.store, *place, wanted, self._broker.settings.limits.max_sql_visits)
+            limits, now = self._broker.settings.limits, self._broker.server.now
+            until = now() + limits.loop_budget_s
+            found = read_matching(self._broker.store, *place, wanted, limits.max_sql_visits, until, now)
         else:
             found = self._broker.store.read(*place, wanted)
         if found.count:
@@ -106,8 +108,11 @@ class Pulling:
         code, remark = _ANSWERS[found.status]
         if found.status is ReadStatus.EMPTY and header.queue_offset:
             code = ResponseCode.PULL_OFFSET_MOVED
+        # one that a filter let nothing through for waits on, but not where there is more to look at
         waits = code == ResponseCode.PULL_NOT_FOUND or (
-            deadline is not None and code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            deadline is not None
+            and code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            and found.next_offset >= found.max_offset
         )
         if waits and header.sys_flag & _SUSPEND and not last and self._broker.waiting_pulls.has_room(connection):
             self._park(request, connection, header, found, deadline)

@@ -20,17 +20,19 @@ to it: here that is an error. And Java refuses the number ``0.0``, which is take
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from evenq.broker.sql.evaluator import compile_tree
-from evenq.broker.sql.parser import parse
+from evenq.broker.sql.parser import parse, parse_pieces
 from evenq.broker.sql.tree import size
 
 __all__ = ["Filter", "Filters", "sql_filter"]
 
 # What a compiled filter takes for each unit of its size and each character of its text, about.
 _BYTES_PER_UNIT = 256
+# Expressions of so many characters are read at once.
+_SHORT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ def sql_filter(expression: str) -> Filter:
     return Filter(compile_tree(tree), size(tree))
 
 
+def _filter_pieces(expression: str) -> Generator[None, None, Filter]:
+    """The same in pieces: it yields now and then, since a long expression takes long."""
+    tree = yield from parse_pieces(expression)
+    yield
+    return Filter(compile_tree(tree), size(tree))
+
+
 class Filters:
     """The filters that were used last, up to about ``max_bytes`` of them."""
 
@@ -61,17 +70,29 @@ class Filters:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, expression: str) -> Filter:
-        """The filter of an expression, made once as long as it is kept."""
+    def get(self, expression: str) -> Filter | None:
+        """The filter of an expression; None for a long one that is not kept: :meth:`make` it first."""
         known = self._kept.get(expression)
         if known is not None:
             self._kept.move_to_end(expression)
             return known[0]
+        if len(expression) > _SHORT:
+            return None
         made = sql_filter(expression)
+        self._keep(expression, made)
+        return made
+
+    def make(self, expression: str) -> Generator[None, None, None]:
+        """Make the filter of a long expression in pieces, and keep it."""
+        self._keep(expression, (yield from _filter_pieces(expression)))
+
+    def _keep(self, expression: str, made: Filter) -> None:
+        if expression in self._kept:
+            return
         cost = _BYTES_PER_UNIT * made.size + 4 * len(expression)
         self._kept[expression] = made, cost
         self._bytes += cost
-        while self._bytes > self._max_bytes:
+        # the last one is kept, however large: it is about to be used
+        while self._bytes > self._max_bytes and len(self._kept) > 1:
             _, (_, freed) = self._kept.popitem(last=False)
             self._bytes -= freed
-        return made

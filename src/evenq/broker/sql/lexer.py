@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from enum import Enum
 from typing import NamedTuple
 
 from evenq.errors import ArgumentError
 
-__all__ = ["Kind", "Token", "tokens"]
+__all__ = ["Kind", "Token", "token_pieces"]
 
 _KEYWORDS = frozenset("NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH".split())
+
+# After so many tokens there is a break.
+_PIECE = 1000
 
 _TOKEN = re.compile(
     r"""
@@ -37,6 +41,9 @@ class Kind(Enum):
     END = "the end"
 
 
+_KINDS = {kind.name.lower(): kind for kind in Kind}
+
+
 class Token(NamedTuple):
     """``text`` is as it was written, but keywords in capitals; ``at`` is where it begins."""
 
@@ -45,23 +52,22 @@ class Token(NamedTuple):
     at: int
 
 
-def tokens(expression: str) -> list[Token]:
-    """All tokens, and behind them the end.
-
-    >>> [token.text for token in tokens("a >= 1.5 and b is /* not */ null")]
-    ['a', '>=', '1.5', 'AND', 'b', 'IS', 'NULL', '']
-    """
+def token_pieces(expression: str) -> Generator[None, None, list[Token]]:
+    """All tokens, and behind them the end. It yields now and then, since a long expression takes long."""
     found: list[Token] = []
     at = 0
-    while at < len(expression):
-        match = _TOKEN.match(expression, at)
-        if match is None:
-            raise ArgumentError("expression", expression, f"{expression[at]!r} at {at} has no meaning in SQL92")
+    for count, match in enumerate(_TOKEN.finditer(expression), 1):
+        if match.start() != at:
+            break
         kind, text = match.lastgroup or "", match[0]
-        if kind == "name" and text.upper() in _KEYWORDS:
-            found.append(Token(Kind.KEYWORD, text.upper(), at))
+        if kind == "name" and (word := text.upper()) in _KEYWORDS:
+            found.append(Token(Kind.KEYWORD, word, at))
         elif kind != "skip":
-            found.append(Token(Kind[kind.upper()], text, at))
+            found.append(Token(_KINDS[kind], text, at))
         at = match.end()
+        if count % _PIECE == 0:
+            yield
+    if at < len(expression):
+        raise ArgumentError("expression", expression, f"{expression[at]!r} at {at} has no meaning in SQL92")
     found.append(Token(Kind.END, "", at))
     return found

@@ -14,10 +14,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import count
+from typing import cast
 
-from evenq.broker.sql.lexer import Kind, Token, tokens
+from evenq.broker.sql.lexer import Kind, Token, token_pieces
 from evenq.broker.sql.tree import (
     And,
     Compare,
@@ -38,13 +39,22 @@ from evenq.broker.sql.tree import (
 from evenq.broker.sql.values import Long, compare
 from evenq.errors import ArgumentError
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_pieces"]
 
 _OPERATORS = {operator.value: operator for operator in Operator}
 _PARTS = {part.value: part for part in Part}
+_EQUALITY = frozenset(("=", "<>", "IS"))
+_COMPARISON = frozenset((*_OPERATORS, *_PARTS, "NOT", "BETWEEN", "IN"))
+_PREFIXES = frozenset(("+", "-", "NOT", "("))
+_FIXED = frozenset((Kind.KEYWORD, Kind.SYMBOL))
 _WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 _NULL = Constant(None)
 _MAX_DEPTH = 100
+# After so many operands there is a break.
+_PIECE = 200
+
+# A node that is read in pieces.
+_Reading = Generator[None, None, Node]
 
 
 def parse(expression: str) -> Node:
@@ -53,83 +63,99 @@ def parse(expression: str) -> Node:
     >>> parse("a > 5")
     Compare(left=Property(name='a'), operator=<Operator.MORE: '>'>, right=Constant(value=5))
     """
-    return _Parser(expression).parse()
+    pieces = parse_pieces(expression)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return cast(Node, end.value)
+
+
+def parse_pieces(expression: str) -> Generator[None, None, Node]:
+    """The same in pieces: it yields now and then, since a long expression takes long."""
+    found = yield from token_pieces(expression)
+    return (yield from _Parser(expression, found).parse())
 
 
 class _Parser:
     """Goes through the tokens of one expression, from left to right."""
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, found: list[Token]) -> None:
         self.expression = expression
-        self._tokens = tokens(expression)
+        self._tokens = found
+        # the keyword or symbol that each token is
+        self._words = [token.text if token.kind in _FIXED else "" for token in self._tokens]
         self._next = 0
         self._depth = 0
+        self._operands = 0
 
-    def parse(self) -> Node:
-        root = self._or()
+    def parse(self) -> _Reading:
+        root = yield from self._or()
         if self._token.kind is not Kind.END:
             raise self._expected("AND, OR or the end")
         return self._condition(root)
 
     # -- the grammar, from the loosest to the tightest
 
-    def _or(self) -> Node:
+    def _or(self) -> _Reading:
         return self._joined("OR", self._and, Or)
 
-    def _and(self) -> Node:
+    def _and(self) -> _Reading:
         return self._joined("AND", self._equality, And)
 
-    def _joined(self, word: str, operand: Callable[[], Node], join: Callable[[tuple[Node, ...]], Node]) -> Node:
+    def _joined(self, word: str, operand: Callable[[], _Reading], join: Callable[[tuple[Node, ...]], Node]) -> _Reading:
         # one flat node however many there are: a list of a thousand conditions is no deeper than one of two
-        operands = [operand()]
+        operands = [(yield from operand())]
         while self._take(word):
-            operands.append(operand())
+            operands.append((yield from operand()))
         return operands[0] if len(operands) == 1 else join(tuple(map(self._condition, operands)))
 
-    def _equality(self) -> Node:
-        left = self._comparison()
+    def _equality(self) -> _Reading:
+        left = yield from self._comparison()
         for link in count():
+            if self._words[self._next] not in _EQUALITY:
+                break
             if link > 1:
                 self._deeper()
             if self._take("="):
-                left = self._equal(left, self._comparison())
+                left = self._equal(left, (yield from self._comparison()))
             elif self._take("<>"):
-                left = Not(self._equal(left, self._comparison()))
-            elif self._take("IS"):
+                left = Not(self._equal(left, (yield from self._comparison())))
+            else:
+                self._require("IS")
                 negated = self._take("NOT")
                 self._require("NULL")
                 left = Not(Equal(left, _NULL)) if negated else Equal(left, _NULL)
-            else:
-                break
         return left
 
-    def _comparison(self) -> Node:
-        left = self._unary()
+    def _comparison(self) -> _Reading:
+        left = yield from self._unary()
         for link in count():
+            word = self._words[self._next]
+            if word not in _COMPARISON:
+                break
             if link > 1:
                 self._deeper()
-            if self._token.text in _OPERATORS and self._token.kind is Kind.SYMBOL:
-                operator = _OPERATORS[self._advance().text]
-                left = self._compare(left, operator, self._unary())
+            if word in _OPERATORS:
+                self._next += 1
+                left = self._compare(left, _OPERATORS[word], (yield from self._unary()))
                 continue
             negated = self._take("NOT")
             if self._take("BETWEEN"):
-                left = self._between(left, negated)
+                left = yield from self._between(left, negated)
             elif self._take("IN"):
                 left = self._in(left, negated)
-            elif self._token.text in _PARTS and self._token.kind is Kind.KEYWORD:
-                part = _PARTS[self._advance().text]
-                left = Holds(left, part, self._string(), negated)
-            elif negated:
-                raise self._expected("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
+            elif (word := self._words[self._next]) in _PARTS:
+                self._next += 1
+                left = Holds(left, _PARTS[word], self._string(), negated)
             else:
-                break
+                raise self._expected("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
         return left
 
-    def _between(self, value: Node, negated: bool) -> Node:
-        low = self._unary()
+    def _between(self, value: Node, negated: bool) -> _Reading:
+        low = yield from self._unary()
         self._require("AND")
-        high = self._unary()
+        high = yield from self._unary()
         if negated:
             return Or((self._compare(value, Operator.LESS, low), self._compare(value, Operator.MORE, high)))
         both = self._compare(value, Operator.AT_LEAST, low), self._compare(value, Operator.AT_MOST, high)
@@ -147,24 +173,28 @@ class _Parser:
         self._require(")")
         return In(value, frozenset(texts), negated)
 
-    def _unary(self) -> Node:
+    def _unary(self) -> _Reading:
+        self._operands += 1
+        if self._operands % _PIECE == 0:
+            yield
         self._deeper()
-        node = self._prefixed()
+        node = yield from self._prefixed()
         self._depth -= 1
         return node
 
-    def _prefixed(self) -> Node:
+    def _prefixed(self) -> _Reading:
+        if self._words[self._next] not in _PREFIXES:
+            return self._primary()
         if self._take("+"):
-            return self._unary()
+            return (yield from self._unary())
         if self._take("-"):
-            return Negate(self._unary())
+            return Negate((yield from self._unary()))
         if self._take("NOT"):
-            return Not(self._condition(self._unary()))
-        if self._take("("):
-            inner = self._or()
-            self._require(")")
-            return inner
-        return self._primary()
+            return Not(self._condition((yield from self._unary())))
+        self._require("(")
+        inner = yield from self._or()
+        self._require(")")
+        return inner
 
     def _primary(self) -> Node:
         token = self._token
@@ -235,7 +265,7 @@ class _Parser:
 
     def _take(self, text: str) -> bool:
         """Go over a keyword or symbol if it comes next."""
-        if self._token.text != text or self._token.kind not in (Kind.KEYWORD, Kind.SYMBOL):
+        if self._words[self._next] != text:
             return False
         self._next += 1
         return True

@@ -1,35 +1,13 @@
-"""Addresses: ``host:port``, lists of them, and the local address that others see of us."""
+"""Lists of addresses, and the local address that others see of us."""
 
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 
 from evenq.errors import ArgumentError
+from evenq.protocol.address import Address
 
-__all__ = ["Address", "local_ip", "name_servers"]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port.
-
-    >>> Address.parse("[::1]:9876").host, str(Address.parse("localhost:9876"))
-    ('::1', 'localhost:9876')
-    """
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str, *, argument: str = "address") -> Address:
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ArgumentError(argument, text, "give host:port, e.g. 127.0.0.1:9876 or [::1]:9876")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+__all__ = ["local_ip", "name_servers"]
 
 
 _SEVERAL = "the name server's host:port; separate several by ';', e.g. a:9876;b:9876"

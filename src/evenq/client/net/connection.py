@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import Protocol
 
-from evenq.client.net.address import Address
 from evenq.errors import ConnectError, ProtocolError, RemoteError, RequestTimeout
+from evenq.protocol.address import Address
 from evenq.protocol.codes import RequestCode, name_of
 from evenq.protocol.command import ONEWAY, RESPONSE, Command
 from evenq.protocol.frames import DEFAULT_LIMIT, FrameParser
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         on_first: OnFirst = lambda error: None,
     ) -> Connection:
         """Connect, or raise ConnectError within ``timeout`` seconds."""
-        target = Address.parse(address)
+        target = Address.parse(address, bare=True)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
 from evenq.client.net.connections import Connections
-from evenq.errors import NoPermission, RefusedError, TopicNotFound
+from evenq.errors import IncompleteAnswer, NoPermission, RefusedError, TopicNotFound
 from evenq.model import MessageQueue
 from evenq.protocol.bodies import (
     ConsumeStats,
@@ -19,7 +19,7 @@ from evenq.protocol.bodies import (
     OffsetPair,
     TopicConfig,
 )
-from evenq.protocol.codes import RequestCode, ResponseCode, name_of
+from evenq.protocol.codes import CUT_REMARK, RequestCode, ResponseCode, name_of
 from evenq.protocol.command import Command
 from evenq.protocol.headers import (
     ConsumeStatsRequest,
@@ -56,9 +56,11 @@ def refusal(address: str, request: int, answer: Command) -> RefusedError:
 
 
 def checked(address: str, request: int, answer: Command) -> Command:
-    """The answer, if it is a success."""
+    """The answer, if it is a success and whole."""
     if answer.code != ResponseCode.SUCCESS:
         raise refusal(address, request, answer)
+    if answer.remark is not None and answer.remark.startswith(CUT_REMARK):
+        raise IncompleteAnswer(address, name_of(request), answer.remark)
     return answer
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Self
 
 import msgspec
 
 from evenq.errors import ProtocolError
-from evenq.protocol.lenient import dumps, loads, read_queue
+from evenq.protocol.lenient import dump_pieces, dumps, loads, read_queue
 from evenq.protocol.wire import Wire
 
 __all__ = ["Body"]
@@ -36,6 +37,10 @@ class Body(Wire):
     def encode(self, *, standard: bool = False) -> bytes:
         """The JSON that Java reads; ``standard`` quotes keys that are numbers."""
         return dumps(self, standard=standard)
+
+    def encode_pieces(self, *, standard: bool = False) -> Generator[None, None, bytes]:
+        """The same in pieces, for whoever must do something else in between: it yields now and then."""
+        return dump_pieces(self, standard=standard)
 
 
 def _without_nulls(value: object) -> object:
