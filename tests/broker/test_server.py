@@ -19,7 +19,7 @@ from tests.broker.peers import Peer
 from tests.broker.stores import Hand
 from tests.waiting import wait_until
 
-ECHO, FAIL, REFUSE, LATER, LARGE, ASK, STORE, STORE_AND_FAIL = 10, 11, 12, 13, 14, 15, 16, 17
+ECHO, FAIL, REFUSE, LATER, LARGE, ASK, STORE, STORE_AND_FAIL, QUICK = 10, 11, 12, 13, 14, 15, 16, 17, 18
 
 
 class Stored:
@@ -656,6 +656,58 @@ def test_many_connections_share_the_time_of_a_round() -> None:
     # the budget once, and one request of each connection
     assert max(taken) <= 0.002 + 0.001 + 4 * 0.001 + 0.003
     assert sum(taken) == pytest.approx(0.1)
+
+
+def test_who_asked_for_much_lines_up_and_others_are_served_at_once() -> None:
+    hand = Hand(0.0)
+    served = Running(Limits(loop_budget_s=0.002), None, hand)
+    taken: list[float] = []
+
+    def slow(request: Command, connection: Connection) -> Command:
+        hand.now += 0.001
+        taken[-1] += 0.001
+        return request.reply()
+
+    def next_round() -> None:
+        taken.append(0.0)
+        if len(taken) < 1000:
+            served.loop.call_soon(next_round)
+
+    quick: list[int] = []
+
+    def fast(request: Command, connection: Connection) -> Command:
+        quick.append(len(taken))
+        return request.reply()
+
+    served.server._handlers = {LATER: slow, QUICK: fast}
+    try:
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(served.address)) for _ in range(5)]
+            wait_until(lambda: len(served.server.connections) == 5, "all")
+            calm = stack.enter_context(Peer(served.address))
+            taken.append(0.0)
+            assert [peer.ask(LATER).code for peer in peers] + [calm.ask(QUICK).code] == [0] * 6
+            hold, held = threading.Event(), threading.Event()
+
+            def block() -> None:
+                held.set()
+                hold.wait(10)
+                next_round()
+
+            served.loop.call_soon_threadsafe(block)
+            held.wait(10)
+            for peer in peers:
+                peer.socket.sendall(b"".join(Command(LATER, opaque=1000 + number).encode() for number in range(20)))
+            calm.socket.sendall(Command(QUICK, opaque=1000).encode())
+            hold.set()
+            for peer in peers:
+                assert [peer.answer(1000 + number).code for number in range(20)] == [0] * 20
+    finally:
+        served.stop()
+    # the budget once, with one request that is over it, and one connection of the line
+    assert max(taken[1:]) <= 0.002 + 0.001 + 0.001 + 1e-9
+    assert sum(taken) == pytest.approx(0.105)
+    assert quick[1] <= 3
 
 
 def test_a_peer_that_does_not_answer_is_not_asked_on() -> None:

@@ -49,6 +49,16 @@ def test_an_even_batch_gives_the_records_of_its_messages(
     assert outcome(made) == outcome(form.batch(data, queue_offset, log_offset))
 
 
+def test_messages_without_bodies_are_laid_out_in_columns_too() -> None:
+    form = RecordForm(
+        topic="t", queue_id=0, born_timestamp=0, born_host="1.1.1.1:1", store_timestamp=0, store_host="1.1.1.1:1"
+    )
+    data = encode_batch([BatchEntry(b"", "KEYS\x01k\x02")] * 20)
+    made = evenbatch._even_records(form, data, 5, 700)
+    assert made is not None
+    assert outcome(made) == outcome(form.batch(data, 5, 700))
+
+
 @given(forms, even_batches(), st.data())
 def test_a_damaged_one_is_refused_where_the_loop_refuses_it(
     form: RecordForm, entries: list[BatchEntry], data: st.DataObject

@@ -61,6 +61,11 @@ READ_FIRST = "system busy: read the answers that are there, then ask again"
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 8
 
+# Rounds that take no longer count as one: to see the end of each would cost more than the requests.
+_SHORT_ROUND_S = 0.0002
+# A connection whose last turn took no longer is served at once, also while others have more to do.
+_LIGHT_TURN_S = 0.0003
+
 # Idle connections are looked for so often, or more often where less time is allowed.
 _LOOK_EVERY_S = 1.0
 # Who connects again and again, though there are too many connections, must not fill the log.
@@ -133,6 +138,8 @@ class Connection(asyncio.Protocol):
         self._todo: deque[_Request] = deque()
         # what the first of them needs
         self._first: Iterator[None] | None = None
+        # how long the last turn took
+        self._last_turn_s = 0.0
         # the peer sends no more, though it may still read
         self.ended = False
         self._asked: dict[int, asyncio.Future[Command]] = {}
@@ -293,20 +300,27 @@ class Connection(asyncio.Protocol):
 
     def serve(self, requests: Iterable[_Request]) -> None:
         """Handle requests with the handler named for each, or that of the server, and write their answers. After a
-        while the rest of them waits until other connections had their turn."""
+        while the rest of them waits until other connections had their turn; all of them, where the connection needed
+        long the last time, and others in this round of the loop."""
         waits = bool(self._todo)
         self._todo.extend(requests)
         if self._todo and not waits:
-            self.take_turn()
+            if self._last_turn_s > _LIGHT_TURN_S and self.server.is_round_over:
+                self.server.wait_for_turn(self)
+                self._read_or_not()
+            else:
+                self.take_turn()
 
     def take_turn(self) -> None:
         """Handle requests until this round of the loop has taken long enough, but one at least."""
         answers: list[_Answer] = []
         size = 0
-        end = self.server.round_end()
-        while self._todo and not self._paused:
+        server, todo = self.server, self._todo
+        began = now = server.now()
+        end = began + server.limits.loop_budget_s - server.round_took_s
+        while todo and not self._paused:
             if self._first is None:
-                answer = self._handle_next()
+                answer = self._handle(*todo.popleft())
                 if answer is not None:
                     answers.append(answer)
                     size += _USUAL_HEADER + len(answer[1].body)
@@ -314,20 +328,23 @@ class Connection(asyncio.Protocol):
                         self._write(answers)
                         answers, size = [], 0
                         if not self.is_open:
-                            self._todo.clear()
+                            todo.clear()
             else:
                 self._make_first(self._first)
-            if self.server.now() > end:
+            now = server.now()
+            if now > end:
                 break
         self._write(answers)
-        if self._todo and not self._paused:
-            self.server.wait_for_turn(self)
-        if self._todo or self._stopped_at is not None:
+        self._last_turn_s = now - began
+        server.took(self._last_turn_s)
+        if todo and not self._paused:
+            server.wait_for_turn(self)
+        if todo or self._stopped_at is not None:
             self._read_or_not()
-        self._finish_if_ended()
+        if self.ended:
+            self._finish_if_ended()
 
-    def _handle_next(self) -> _Answer | None:
-        request, handler = self._todo.popleft()
+    def _handle(self, request: Frame | Command, handler: Handler | None) -> _Answer | None:
         if isinstance(request, tuple):
             try:
                 request = Command.decode_at(*request)
@@ -542,8 +559,9 @@ class Server:
         self.partials = PartialRequests(self.limits.max_buffered_frame_bytes)
         # connections with requests that had to let others go first, in turn
         self._waiting: dict[Connection, None] = {}
-        # until when requests are handled in this round of the loop
-        self._round_end: float | None = None
+        # how long requests were handled in this round of the loop
+        self.round_took_s = 0.0
+        self._round_ends = False
         # answers that are worked on in pieces
         self._long: deque[tuple[Pieces, Command, Connection]] = deque()
         self._owed = Owed()
@@ -670,15 +688,21 @@ class Server:
         self._unsent.add(connection)
         self._unsent_bytes += written
 
-    def round_end(self) -> float:
-        """Until when requests are handled in this round of the loop, those of all connections together."""
-        if self._round_end is None:
-            self._round_end = self.now() + self.limits.loop_budget_s
+    def took(self, seconds: float) -> None:
+        """Requests of one connection were handled for so long in this round of the loop."""
+        self.round_took_s += seconds
+        if self.round_took_s > _SHORT_ROUND_S and not self._round_ends:
+            self._round_ends = True
             asyncio.get_running_loop().call_soon(self._end_round)
-        return self._round_end
+
+    @property
+    def is_round_over(self) -> bool:
+        """Whether requests were handled for long enough in this round of the loop: only who asks for little goes on."""
+        return self.round_took_s > self.limits.loop_budget_s
 
     def _end_round(self) -> None:
-        self._round_end = None
+        self.round_took_s = 0.0
+        self._round_ends = False
 
     def wait_for_turn(self, connection: Connection) -> None:
         """The connection has requests left. In each round of the loop one such connection goes on."""

@@ -33,7 +33,7 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     """None where the messages differ in size or flag, or anything else is to be said about them."""
     size, flag, body_size = read_head(data)
     tail_size = size - BODY_AT - body_size
-    if body_size <= 0 or not 2 <= tail_size <= 2 + 0x7FFF or len(data) % size:
+    if body_size < 0 or not 2 <= tail_size <= 2 + 0x7FFF or len(data) % size:
         return None
     count = len(data) // size
     if count < _FEW:
@@ -49,10 +49,11 @@ def _even_records(form: RecordForm, data: bytes, queue_offset: int, log_offset: 
     blank = form.record(bytes(body_size), bytes(properties_size), 0, 0, flag=flag, crc=0)
     records = bytearray(blank * count)
     made = np.frombuffer(records, made_form)
-    bodies = given["body"]
-    made["body"] = bodies
+    if body_size:
+        bodies = given["body"]
+        made["body"] = bodies
+        made["crc"] = np.fromiter(map(crc32, bodies.tolist()), np.uint32, count) & 0x7FFFFFFF
     made["tail"] = given["tail"]
-    made["crc"] = np.fromiter(map(crc32, bodies.tolist()), np.uint32, count) & 0x7FFFFFFF
     made["queue_offset"] = np.arange(queue_offset, queue_offset + count)
     made["log_offset"] = np.arange(log_offset, log_offset + len(records), len(blank))
     has_zeros = given["tail"].tobytes().count(0) > properties_size.to_bytes(2).count(0) * count
