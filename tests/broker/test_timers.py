@@ -232,6 +232,23 @@ def test_a_lost_timer_log_lets_nothing_be_delivered_again(opened: OpenTimers, ha
     assert bodies(opened.store) == [b"later"]
 
 
+def test_nor_is_it_when_the_clock_was_put_back_meanwhile(opened: OpenTimers, hand: Hand) -> None:
+    opened.put(message(b"later", TIMER_DELAY_SEC="1"))
+    hand.now += 3
+    opened.deliver()
+    opened.kill()
+    shutil.rmtree(opened.directory / "timerlog")
+    hand.now -= 10
+    opened.open()
+    opened.deliver()
+    opened.checkpoint()
+    opened.kill()
+    opened.open()
+    hand.now += 20
+    opened.deliver()
+    assert bodies(opened.store) == [b"later"]
+
+
 def test_a_checkpoint_before_the_first_delivery_forgets_nothing_delivered(opened: OpenTimers, hand: Hand) -> None:
     opened.put(message(b"later", TIMER_DELAY_SEC="1"))
     hand.now += 3

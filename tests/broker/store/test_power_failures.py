@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from evenq.broker.intake import Intake
 from evenq.broker.store.store import Store
+from evenq.broker.timers import Timers
 from tests.broker.store.messages import bodies, incoming, open_store, read_all
-from tests.broker.torture.recording import Journal, RecordingFiles, Sync, Truncation, Unlucky, lay_out
+from tests.broker.stores import Hand, message
+from tests.broker.torture.recording import (
+    Journal,
+    RecordingFiles,
+    Renaming,
+    Sync,
+    Truncation,
+    Unlucky,
+    Write,
+    lay_out,
+)
 
 
 @pytest.fixture
@@ -98,3 +110,37 @@ def test_a_new_topic_keeps_messages_at_places_that_the_power_failure_freed(journ
     again = open_store(tmp_path / "after")
     assert bodies(again) == [b"new"]
     again.close()
+
+
+def test_what_a_start_cuts_off_the_log_does_not_come_back(tmp_path: Path) -> None:
+    killed = open_store(tmp_path / "data")
+    send(killed, "whole")
+    end = killed.log.end
+    send(killed, "torn")
+    killed.abandon()
+    (path,) = (tmp_path / "data" / "commitlog").iterdir()
+    path.write_bytes(path.read_bytes().replace(b"torn", b"t\0\0\0"))
+    journal = Journal(tmp_path / "data")
+    started(journal).abandon()
+    state = journal.power_failed(len(journal.entries), Unlucky())
+    left = (lay_out(state, tmp_path / "after") / "commitlog" / path.name).read_bytes()
+    assert b"whole" in left[:end]
+    assert not any(left[end:])
+
+
+def test_the_log_of_timers_is_on_the_disk_before_it_is_noted_how_far_it_is(journal: Journal) -> None:
+    store = started(journal)
+    hand = Hand(1_700_000_000.0)
+    timers = Timers(store, journal.root, hand, lambda: None)
+    Intake(store, hand).put(message(b"x", {"TIMER_DELAY_SEC": "5"}), {"TIMER_DELAY_SEC": "5"})
+    store.settle()
+    timers.deliver()
+    store.checkpoint()()
+    units = journal.number(journal.root / "timerlog" / f"{0:020d}")
+    noted = journal.entries.index(
+        next(entry for entry in journal.entries if isinstance(entry, Renaming) and entry.name == "timercheck")
+    )
+    written = max(at for at, entry in enumerate(journal.entries) if isinstance(entry, Write) and entry.file == units)
+    assert any(isinstance(entry, Sync) and entry.number == units for entry in journal.entries[written:noted])
+    store.abandon()
+    timers.close()
