@@ -16,10 +16,11 @@ _KEYWORDS = frozenset("NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSW
 # After so many tokens there is a break.
 _PIECE = 1000
 
+# A decimal begins at no digit behind a 0, which is a token by itself: all others would be looked at once for each 0.
 _TOKEN = re.compile(
     r"""
     (?P<skip>    [ \t\n\r\f]+ | --[^\n\r]* | /\*(?:[^*]|\*(?!/))*\*/ )
-  | (?P<decimal> (?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+  | (?P<decimal> (?:(?<![0-9])[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? | (?<![0-9])[0-9]+[eE][+-]?[0-9]+ )
   | (?P<integer> 0 | [1-9][0-9]*[lL]? )
   | (?P<string>  '(?:''|[^'])*' )
   | (?P<name>    [a-zA-Z_$][a-zA-Z0-9_$]* )
@@ -55,16 +56,16 @@ class Token(NamedTuple):
 def token_pieces(expression: str) -> Generator[None, None, list[Token]]:
     """All tokens, and behind them the end. It yields now and then, since a long expression takes long."""
     found: list[Token] = []
-    at = 0
-    for count, match in enumerate(_TOKEN.finditer(expression), 1):
-        if match.start() != at:
-            break
+    at = count = 0
+    # A search would look through all that follows a place without a token, once for each character.
+    while (match := _TOKEN.match(expression, at)) is not None:
         kind, text = match.lastgroup or "", match[0]
         if kind == "name" and (word := text.upper()) in _KEYWORDS:
             found.append(Token(Kind.KEYWORD, word, at))
         elif kind != "skip":
             found.append(Token(_KINDS[kind], text, at))
         at = match.end()
+        count += 1
         if count % _PIECE == 0:
             yield
     if at < len(expression):
