@@ -44,6 +44,15 @@ ROOMS = {
     "sync": {"admin", "produce", "consume"},
 }
 
+# the same for evenq.broker
+BROKER_ROOMS = {
+    "store": set(),
+    "state": {"store"},
+    "scheduling": {"store", "state"},
+    "filter": {"store"},
+    "handlers": {"store", "state", "scheduling", "filter"},
+}
+
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
@@ -76,10 +85,21 @@ def test_imports_go_one_way(path: Path) -> None:
     "path", sorted((ROOT / "client").rglob("*/*.py")), ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_rooms_of_the_client_are_built_on_each_other(path: Path) -> None:
-    room = path.relative_to(ROOT / "client").parts[0]
-    assert room in ROOMS, f"{room} is new: give it a place in the layers"
-    found = {name.split(".")[2] for name in imports(path) if name.startswith("evenq.client.")}
-    assert found & ROOMS.keys() <= ROOMS[room] | {room}
+    check_room(path, "client", ROOMS)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "broker").rglob("*/*.py")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_rooms_of_the_broker_are_built_on_each_other(path: Path) -> None:
+    check_room(path, "broker", BROKER_ROOMS)
+
+
+def check_room(path: Path, part: str, rooms: dict[str, set[str]]) -> None:
+    room = path.relative_to(ROOT / part).parts[0]
+    assert room in rooms, f"{room} is new: give it a place in the layers"
+    found = {name.split(".")[2] for name in imports(path) if name.startswith(f"evenq.{part}.")}
+    assert found & rooms.keys() <= rooms[room] | {room}
 
 
 def test_every_layer_is_there() -> None:

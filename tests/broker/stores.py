@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from evenq.broker.intake import Intake
+from evenq.broker.scheduling.parked import ParkedMessages
 from evenq.broker.store.levels import DEFAULT_LEVELS, DelayLevels
-from evenq.broker.store.store import Incoming, Store, Stored
+from evenq.broker.store.store import NewMessage, Store, StoredMessage
 from evenq.protocol.properties import decode_properties, encode_properties
 
 __all__ = ["Hand", "OpenStore", "message"]
@@ -31,7 +31,7 @@ class Hand:
 
 
 class OpenStore:
-    """A store with its intake, which can be opened again after a clean end or a kill."""
+    """A store with what parks messages in it, which can be opened again after a clean end or a kill."""
 
     def __init__(self, directory: Path, clock: Callable[[], float], levels: DelayLevels = DEFAULT_LEVELS) -> None:
         self.directory = directory
@@ -43,14 +43,14 @@ class OpenStore:
         self.store = Store(
             self.directory, HOST, clock=self.clock, log_file_size=1 << 18, queue_file_units=256, levels=self.levels
         )
-        self.intake = Intake(self.store, self.clock)
+        self.parked = ParkedMessages(self.store, self.clock)
 
-    def settle(self) -> None:
-        self.store.settle()
+    def commit(self) -> None:
+        self.store.commit()
 
-    def put(self, incoming: Incoming) -> Stored:
-        stored = self.intake.put(incoming, decode_properties(incoming.properties))
-        self.store.settle()
+    def put(self, incoming: NewMessage) -> StoredMessage:
+        stored = self.parked.store_or_park(incoming, decode_properties(incoming.properties))
+        self.store.commit()
         return stored
 
     def checkpoint(self) -> None:
@@ -76,7 +76,7 @@ def message(
     queue_id: int = 0,
     tags: str | None = None,
     **more: str,
-) -> Incoming:
+) -> NewMessage:
     """A message with a key, and with what else is given as properties."""
     wire = encode_properties({"KEYS": "k", **({"TAGS": tags} if tags else {}), **(properties or {}), **more})
-    return Incoming(topic, queue_id, body, wire, tags, 1_699_999_999_000, "10.0.0.7:4711")
+    return NewMessage(topic, queue_id, body, wire, tags, 1_699_999_999_000, "10.0.0.7:4711")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenq.broker.clockwork import TrustedClock
+from evenq.broker.clocks import TrustedClock
 from evenq.model import MessageQueue
 from evenq.protocol import bodies
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -121,7 +121,7 @@ class TestBroker:
 
         def rounds() -> None:
             for _ in range(3):
-                running.call(broker.clockwork.tick)
+                running.call(broker.scheduler.run_due)
 
         timed(b"before")
         wall.now += 4 * DAY

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenq.broker.later import Later
+from evenq.broker.later import DeferredReplies
 from evenq.broker.limits import Limits
 from evenq.broker.server import Connection, Refusal, Server
 from evenq.errors import ConnectError
@@ -54,7 +54,7 @@ def test_the_asker_always_hears_something(outcome: Exception | None, code: int, 
         return request.reply()
 
     async def scene(connection: Connection) -> None:
-        later = Later()
+        later = DeferredReplies()
         later.answer(request, connection, reply())
         assert peer.got == []
         async with asyncio.timeout(5):
@@ -70,7 +70,7 @@ def test_a_client_may_wait_for_so_many_answers() -> None:
     peer: Any = Peer()
 
     async def scene(connection: Connection) -> None:
-        later = Later()
+        later = DeferredReplies()
         answer = asyncio.Event()
 
         async def reply() -> Command:
@@ -103,7 +103,7 @@ def test_a_client_that_does_not_read_gets_no_bodies() -> None:
         async def reply() -> Command:
             return Command(12, body=bytes(1000))
 
-        Later().answer(Command(12), connection, reply())
+        DeferredReplies().answer(Command(12), connection, reply())
         async with asyncio.timeout(5):
             while peer.pending:
                 await asyncio.sleep(0)

@@ -9,10 +9,10 @@ import pytest
 
 from evenq.broker.broker import Broker, BrokerSettings
 from evenq.broker.flusher import Flusher
-from evenq.broker.locks import QueueLocks
 from evenq.broker.namesrv import NameServer
 from evenq.broker.registrar import Registrar
 from evenq.broker.routes import RouteTable
+from evenq.broker.state.locks import QueueLocks
 from evenq.errors import ArgumentError
 from evenq.protocol.command import Command
 

@@ -67,7 +67,7 @@ def test_an_index_that_is_far_behind_goes_on_with_what_is_left(tmp_path: Path) -
     index = Index(tmp_path / "index", store.log, clock=lambda: 0.0)
     for _ in range(100):
         store.append(incoming(b"." * 100))
-    store.settle()
+    store.commit()
     store.checkpoint()()
     store.log.drop_before(store.log.end)
     while index.advance():

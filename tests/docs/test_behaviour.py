@@ -14,7 +14,8 @@ from evenq.balance import STRATEGIES, faults
 from evenq.balance.faults import CLASSIC, V5, BackOff
 from evenq.balance.simulation import STICKY
 from evenq.balance.strategies import ConsistentHash
-from evenq.broker import groups, locks, registrar, routes
+from evenq.broker import registrar, routes
+from evenq.broker.state import groups, locks
 from evenq.client.consume import push
 from evenq.client.group import held, offsets, rebalance
 from evenq.client.produce.producer import Producer
@@ -117,8 +118,8 @@ DEFAULTS: dict[str, float] = {
     "consume.push.STALE": push.STALE,
     "group.held.LEASE_VALID_S": held.LEASE_VALID_S,
     "group.rebalance.DEAD_AFTER_S": rebalance.DEAD_AFTER_S,
-    "broker.locks.LOCK_SECONDS": locks.LOCK_SECONDS,
-    "broker.groups.SILENCE_SECONDS": groups.SILENCE_SECONDS,
+    "broker.state.locks.LOCK_SECONDS": locks.LOCK_SECONDS,
+    "broker.state.groups.SILENCE_SECONDS": groups.SILENCE_SECONDS,
     "broker.registrar.REGISTER_EVERY": registrar.REGISTER_EVERY,
     "broker.routes.SILENCE_SECONDS": routes.SILENCE_SECONDS,
     "ConsistentHash.virtual_nodes": ConsistentHash().virtual_nodes,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evenq.broker import groups, locks
+from evenq.broker.state import groups, locks
 from evenq.testing import EmbeddedCluster, cluster
 from tests.clusters import create_topic
 from tests.faults.run import HOLDER_S, FaultRun, Outcome

@@ -7,8 +7,8 @@ import resource
 import sys
 import time
 
+from evenq.broker.filter.sql import Filter, sql_filter
 from evenq.broker.limits import Limits
-from evenq.broker.sql import Filter, sql_filter
 from evenq.errors import ArgumentError
 from tests.harness.scale import scaled
 

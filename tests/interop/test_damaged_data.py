@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evenq import Message, MessageView, Producer, PushConsumer
-from evenq.broker.store.checkpoint import Checkpoint
+from evenq.broker.store.state_files import Checkpoint
 from evenq.protocol import RequestCode
 from evenq.protocol.headers import SendRequestV2
 from evenq.testing import EmbeddedCluster, cluster

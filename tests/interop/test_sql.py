@@ -4,11 +4,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from evenq.broker.sql import sql_filter
+from evenq.broker.filter.sql import sql_filter
 from evenq.errors import ArgumentError
 from evenq.model import Begin, Message
-from tests.broker.sql.expressions import CONTENTS, anything, cases
-from tests.broker.sql.test_evaluator import ODD
+from tests.broker.filter.sql.expressions import CONTENTS, anything, cases
+from tests.broker.filter.sql.test_evaluator import ODD
 from tests.clusters import AnyCluster, create_topic
 from tests.harness.scale import examples
 from tests.realmq import JavaError, JavaHost

@@ -4,6 +4,6 @@ from evenq.broker.broker import Broker, BrokerSettings
 from evenq.broker.cluster import Cluster
 from evenq.broker.limits import Limits
 from evenq.broker.namesrv import NameServer
-from evenq.broker.transactions import TransactionSettings
+from evenq.broker.scheduling.transactions import TransactionSettings
 
 __all__ = ["Broker", "BrokerSettings", "Cluster", "Limits", "NameServer", "TransactionSettings"]

@@ -33,7 +33,7 @@ import numpy as np
 
 from evenq.broker.server import Refusal
 from evenq.broker.store.seal import with_room_for_seal
-from evenq.broker.store.store import Incoming
+from evenq.broker.store.store import NewMessage
 from evenq.model import Property
 from evenq.protocol import headers
 from evenq.protocol.batch import BODY_AT, encode_entry, split_batch
@@ -91,7 +91,7 @@ class BrokerProperty:
     TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
     TIMER_ROLLED = "TIMER_ROLL_TIMES"
     # names the message that a timed one takes back before it is delivered
-    TAKES_BACK = "TIMER_DEL_UNIQKEY"
+    CANCELS = "TIMER_DEL_UNIQKEY"
     CHECKS = "TRANSACTION_CHECK_TIMES"
     FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
     TRANSACTION_ID = "__transactionId__"
@@ -164,7 +164,7 @@ class Kind(Enum):
 class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A message that may be stored, its properties and what kind it is of. ``unique_key`` is its producer's id."""
 
-    message: Incoming
+    message: NewMessage
     properties: dict[str, str]
     unique_key: str
     kind: Kind
@@ -213,7 +213,7 @@ class Admission:
         elif text[-1] != _END:
             text += _END
         sys_flag = header.sys_flag
-        message = Incoming(
+        message = NewMessage(
             name,
             queue_id,
             body,
@@ -227,7 +227,7 @@ class Admission:
         )
         return Admitted(message, properties, unique_key, kind)
 
-    def admit_batch(self, header: headers.SendRequest, body: bytes, peer: str) -> Incoming:
+    def admit_batch(self, header: headers.SendRequest, body: bytes, peer: str) -> NewMessage:
         """Many messages, which are the ``body`` of what is returned."""
         if header.topic.startswith(RETRY):
             raise Refusal(
@@ -252,7 +252,7 @@ class Admission:
             _check_room_for_checksums(body)
         if _may_be_reserved(body):
             body = _batch_without_reserved(body, header.topic)
-        return Incoming(
+        return NewMessage(
             header.topic,
             queue_id,
             body,
@@ -276,7 +276,7 @@ class Admission:
         text = header.properties or ""
         self._check_size(body, text)
         properties = _without_reserved(decode_properties(text), header.topic)
-        message = Incoming(
+        message = NewMessage(
             header.topic,
             queue_id,
             body,
@@ -303,13 +303,13 @@ class Admission:
             Property.TAGS: _RECALL_TAG,
             Property.UNIQUE_KEY: unique_key,
             Property.TIMER_DELIVER_MS: str(due),
-            BrokerProperty.TAKES_BACK: f"{topic}+{unique_key}",
+            BrokerProperty.CANCELS: f"{topic}+{unique_key}",
         }
         if producer_group:
             properties[Property.PRODUCER_GROUP] = producer_group
         text = encode_properties(properties)
         self._check_size(b"", text)
-        message = Incoming(topic, 0, b"0", text, _RECALL_TAG, self._broker.now_ms(), peer)
+        message = NewMessage(topic, 0, b"0", text, _RECALL_TAG, self._broker.now_ms(), peer)
         return Admitted(message, properties, unique_key, Kind.TIMED)
 
     # -- topics

@@ -14,33 +14,32 @@ from pathlib import Path
 from typing import Literal
 
 from evenq.broker.admission import INT32, Admission
-from evenq.broker.clockwork import Clockwork, TrustedClock, monotonic_beside
-from evenq.broker.delays import DelayedMessages
-from evenq.broker.deletions import TopicDeletions
+from evenq.broker.clocks import TrustedClock, monotonic_beside
 from evenq.broker.faults import Faults
-from evenq.broker.filtering import SqlFilters
+from evenq.broker.filter.matching import SqlFilters
 from evenq.broker.flusher import Flusher
-from evenq.broker.groupconfigs import GroupConfigs
-from evenq.broker.groups import ConsumerGroups, ProducerGroups
 from evenq.broker.handlers import dispatch_table
-from evenq.broker.indexer import Indexer
-from evenq.broker.intake import Intake
+from evenq.broker.handlers.pull import WaitingPulls
 from evenq.broker.limits import Limits
-from evenq.broker.locks import QueueLocks
-from evenq.broker.longpoll import WaitingPulls
-from evenq.broker.offsets import GroupOffsets, OffsetsSaver
-from evenq.broker.rates import Rates
 from evenq.broker.registrar import Registrar, checked_addresses
-from evenq.broker.retries import Retries
+from evenq.broker.scheduling.delays import DelayedMessages
+from evenq.broker.scheduling.parked import ParkedMessages
+from evenq.broker.scheduling.retries import Retries
+from evenq.broker.scheduling.scheduler import Scheduler
+from evenq.broker.scheduling.timers import Timers
+from evenq.broker.scheduling.transactions import Transactions, TransactionSettings, check_request
 from evenq.broker.server import Connection, Server, cannot_store
+from evenq.broker.state.deletions import TopicDeletions
+from evenq.broker.state.groups import ConsumerGroups, GroupConfigs, ProducerGroups
+from evenq.broker.state.locks import QueueLocks
+from evenq.broker.state.offsets import GroupOffsets, OffsetsSaver
+from evenq.broker.state.statistics import Rates, Traffic
+from evenq.broker.state.topics import Topics
 from evenq.broker.store.commitlog import FILE_SIZE
+from evenq.broker.store.indexer import Indexer
 from evenq.broker.store.levels import LEVELS, DelayLevels
 from evenq.broker.store.retention import Retention
 from evenq.broker.store.store import Store
-from evenq.broker.timers import Timers
-from evenq.broker.topics import Topics
-from evenq.broker.traffic import Traffic
-from evenq.broker.transactions import Transactions, TransactionSettings, question
 from evenq.errors import ArgumentError, EvenqError
 from evenq.model import Property
 from evenq.protocol import headers
@@ -173,7 +172,7 @@ class Broker:
         supervisor = Supervisor(f"housekeeping of {self.server.name}")
         self._tasks = [
             asyncio.create_task(supervisor.repeat(self._keep_house)),
-            asyncio.create_task(self.clockwork.run()),
+            asyncio.create_task(self.scheduler.run()),
         ]
         self.indexer.start()
 
@@ -260,10 +259,10 @@ class Broker:
         """Everything about messages that do not go to their queue, or not yet."""
         clock = self._clock
         self.retries = Retries(self.topics, self.group_configs, self.locks)
-        self.intake = Intake(self.store, clock)
+        self.parked = ParkedMessages(self.store, clock)
         self.transactions = Transactions(
             self.store,
-            self.intake,
+            self.parked,
             self.topics,
             self.offsets,
             clock,
@@ -276,7 +275,7 @@ class Broker:
         self._closers.append(self.timers.close)
         delayed = DelayedMessages(self.store, clock, self.commit)
         parts = (delayed.deliver, self.timers.deliver, self.transactions.check)
-        self.clockwork = Clockwork(parts, self.settings.delivery_seconds, self.store.discard)
+        self.scheduler = Scheduler(parts, self.settings.delivery_seconds, self.store.discard)
 
     async def stop(self) -> None:
         """Leave the name servers, break the connections, close the store. What fails is logged, and the rest is done:
@@ -372,7 +371,7 @@ class Broker:
     def _ask_producer(self, half: MessageView) -> None:
         producer = self.producers.next(half.properties.get(Property.PRODUCER_GROUP, ""))
         if producer is not None:
-            producer.notify(question(half, self.settings.name))
+            producer.notify(check_request(half, self.settings.name))
 
     def _lost(self, connection: Connection) -> None:
         self.waiting_pulls.forget(connection)
@@ -390,7 +389,7 @@ class Broker:
         try:
             if self._unsaved:
                 self._save_changes()
-            arrived = self.store.settle()
+            arrived = self.store.commit()
         except OSError as error:
             self.store.discard()
             awaiting, self._awaiting = self._awaiting, []

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenq.broker.broker import Broker, BrokerSettings
-from evenq.broker.clockwork import monotonic_beside
+from evenq.broker.clocks import monotonic_beside
 from evenq.broker.namesrv import NameServer
 from evenq.errors import ArgumentError
 

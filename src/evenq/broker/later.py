@@ -12,12 +12,12 @@ from evenq.errors import EvenqError
 from evenq.protocol.codes import ResponseCode, name_of
 from evenq.protocol.command import Command
 
-__all__ = ["Later"]
+__all__ = ["DeferredReplies"]
 
 log = logging.getLogger(__name__)
 
 
-class Later:
+class DeferredReplies:
     """The answers of one family of handlers that are still to come."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evenq.broker.store.files import OS_FILES, Files
-from evenq.broker.store.store import Incoming, Store
+from evenq.broker.store.store import NewMessage, Store
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.records import decode_messages
@@ -30,13 +30,13 @@ def open_store(
     return Store(directory, HOST, clock=clock, log_file_size=LOG_FILE, queue_file_units=8, files=files)
 
 
-def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None) -> Incoming:
+def incoming(body: bytes | str, *, topic: str = "orders", queue_id: int = 0, tags: str | None = None) -> NewMessage:
     properties = {"KEYS": "k"} | ({"TAGS": tags} if tags else {})
     content = body.encode() if isinstance(body, str) else body
-    return Incoming(topic, queue_id, content, encode_properties(properties), tags, 1_699_999_999_000, "10.0.0.7:4711")
+    return NewMessage(topic, queue_id, content, encode_properties(properties), tags, 1_699_999_999_000, "10.0.0.7:4711")
 
 
-def batch(entries: Sequence[BatchEntry]) -> Incoming:
+def batch(entries: Sequence[BatchEntry]) -> NewMessage:
     """Messages that are stored together."""
     return incoming(encode_batch(entries))._replace(properties="")
 

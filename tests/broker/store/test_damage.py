@@ -36,7 +36,7 @@ class Damaged:
             offset, place = store.append(incoming(body, queue_id=queue_id))
             self.sent[queue_id, offset] = body
             self.places[queue_id, offset] = place, store.log.next
-        store.settle()
+        store.commit()
         shutil.copytree(root / "running", self.directory)
         store.close()
 
@@ -132,7 +132,7 @@ def test_a_page_of_foreign_bytes_takes_only_what_it_hit(tmp_path: Path, rng: ran
         body = rng.randbytes(rng.choice([0, 20, 200, 600, 3000]))
         offset, place = store.append(incoming(body, queue_id=number % QUEUES))
         sent[number % QUEUES, offset], places[number % QUEUES, offset] = body, (place, store.log.next)
-    store.settle()
+    store.commit()
     end = store.log.end
     for attempt in range(examples(30)):
         copy = tmp_path / f"b{attempt}"
@@ -229,7 +229,7 @@ def test_a_record_within_a_body_is_never_taken(tmp_path: Path) -> None:
     head = place - outer - 96
     store.append(incoming(b"x" * head + forged + b"y" * 50))
     last = store.append(incoming("last"))
-    store.settle()
+    store.commit()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     store.close()
     path = tmp_path / "b" / "commitlog" / f"{0:020d}"
@@ -259,7 +259,7 @@ def test_zeros_in_properties_cost_no_message(tmp_path: Path, value: str, togethe
     for number in range(50):
         store.append(incoming(b"%d" % number, topic="bills"))
     store.append(incoming("last")._replace(properties=properties))
-    store.settle()
+    store.commit()
     before = read_through(store)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     store.close()
@@ -280,7 +280,7 @@ def test_zeros_without_a_checksum_are_believed_if_a_message_follows(tmp_path: Pa
     old = store.append(incoming("old")._replace(properties="odd\x01XXXX\x02"))
     if not last:
         store.append(incoming("last"))
-    store.settle()
+    store.commit()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     store.close()
     path = tmp_path / "b" / "commitlog" / f"{0:020d}"
@@ -314,7 +314,7 @@ def test_damage_long_before_the_checkpoint_costs_one_message(tmp_path: Path, cle
     for number in range(40):
         places.append(store.append(incoming(b"%03d" % number)).log_offset)
         clock.advance(120)
-    store.settle()
+    store.commit()
     store.checkpoint()()
     if clean:
         store.close()
@@ -336,7 +336,7 @@ def test_a_time_that_is_wrong_does_not_end_the_log(tmp_path: Path) -> None:
             # a day ahead for a while
             clock.advance(86_400 if number == 10 else -86_400)
         places.append(store.append(incoming(b"%03d" % number)).log_offset)
-    store.settle()
+    store.commit()
     store.abandon()
     poke(tmp_path, places[20] + 90, b"\xff\xff")
     store = open_store(tmp_path, clock=clock.now)

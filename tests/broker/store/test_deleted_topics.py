@@ -23,7 +23,7 @@ def killed(store: Store, directory: Path) -> Store:
 def send(store: Store, *sent: str, topic: str = "orders") -> None:
     for body in sent:
         store.append(incoming(body, topic=topic))
-    store.settle()
+    store.commit()
 
 
 @pytest.mark.parametrize("checkpoint", ["before", "between", "after", "never"])
@@ -72,7 +72,7 @@ def test_what_an_interrupted_deletion_leaves_is_removed(tmp_path: Path, operatio
     store = open_store(tmp_path / "a", files=files)
     for queue_id in range(3):
         store.append(incoming("old", queue_id=queue_id))
-    store.settle()
+    store.commit()
     store.checkpoint()()
     files.fail(at=2, operation=operation)
     with pytest.raises(OSError, match="No space left"):
@@ -123,7 +123,7 @@ def test_what_was_staged_with_the_deletion_is_gone(tmp_path: Path) -> None:
     store.append(incoming("late"))
     store.delete_topic("orders")
     store.append(incoming("new"))
-    store.settle()
+    store.commit()
     again = killed(store, tmp_path / "a")
     assert bodies(again) == [b"new"]
     again.close()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evenq.broker.intake import Intake
+from evenq.broker.scheduling.parked import ParkedMessages
+from evenq.broker.scheduling.timers import Timers
 from evenq.broker.store.store import Store
-from evenq.broker.timers import Timers
 from tests.broker.store.messages import bodies, incoming, open_store, read_all
 from tests.broker.stores import Hand, message
 from tests.broker.torture.recording import (
@@ -44,7 +44,7 @@ def after_power_failure(journal: Journal, tmp_path: Path) -> Store:
 def send(store: Store, *sent: str) -> None:
     for body in sent:
         store.append(incoming(body))
-    store.settle()
+    store.commit()
 
 
 def test_what_was_not_synced_is_gone_after_a_power_failure(journal: Journal, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_log_of_timers_is_on_the_disk_before_it_is_noted_how_far_it_is(journ
     store = started(journal)
     hand = Hand(1_700_000_000.0)
     timers = Timers(store, journal.root, hand, lambda: None)
-    Intake(store, hand).put(message(b"x", {"TIMER_DELAY_SEC": "5"}), {"TIMER_DELAY_SEC": "5"})
-    store.settle()
+    ParkedMessages(store, hand).store_or_park(message(b"x", {"TIMER_DELAY_SEC": "5"}), {"TIMER_DELAY_SEC": "5"})
+    store.commit()
     timers.deliver()
     store.checkpoint()()
     units = journal.number(journal.root / "timerlog" / f"{0:020d}")

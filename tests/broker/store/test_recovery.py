@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenq.broker.store.checkpoint import Checkpoint
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.files import Files
 from evenq.broker.store.recovery import recover
+from evenq.broker.store.state_files import Checkpoint
 from evenq.broker.store.store import Store
 from evenq.protocol.flags import SysFlag
 from tests.broker.store.messages import LOG_FILE, bodies, incoming, open_store, read_through
@@ -32,7 +32,7 @@ def fill(store: Store, count: int, *, start: int = 0) -> list[list[bytes]]:
     for number in range(start, start + count):
         body = b"%d " % number * (number % 40 + 1)
         store.append(incoming(body, queue_id=number % QUEUES))
-        store.settle()
+        store.commit()
         expected[number % QUEUES].append(body)
     return expected
 
@@ -176,12 +176,12 @@ def test_a_half_message_in_an_ordinary_topic_takes_nothing_with_it(tmp_path: Pat
     for number in range(50):
         odd = incoming(b"%d" % number)
         store.append(odd._replace(sys_flag=int(flag)) if number in (20, 21, 49) else odd)
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {number: b"%d" % number for number in range(50) if number not in (20, 21, 49)}
     assert not list(again.recovered.lines())
     assert again.append(incoming("next")).queue_offset == 50
-    again.settle()
+    again.commit()
     assert read_through(again)[50] == b"next"
     # a filter passes over them, too
     assert again.read("orders", 0, 15, 100, 1 << 20, {0}).count == 33
@@ -194,7 +194,7 @@ def test_half_messages_by_java_have_no_offset(tmp_path: Path) -> None:
     # the Java broker gives the next message the same offset
     store.queue("orders", 0).next = 0
     store.append(incoming("first"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first"}
     again.close()
@@ -312,7 +312,7 @@ def test_what_was_given_is_not_given_again_without_the_last_files(tmp_path: Path
         again.close()
     again = open_store(copy)
     assert again.append(incoming("next")).queue_offset == len(expected[0])
-    again.settle()
+    again.commit()
     assert read_through(again)[len(expected[0])] == b"next"
     again.close()
     if not clean:
@@ -325,7 +325,7 @@ def test_an_offset_that_is_taken_stays_with_the_first_record(tmp_path: Path) -> 
     store.queue("orders", 0).next = 0
     second = store.append(incoming("second"))
     store.append(incoming("third"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first", 1: b"third"}
     assert [skipped.start for skipped in again.recovered.skipped] == [second.log_offset]
@@ -340,7 +340,7 @@ def test_an_impossible_offset_makes_no_queue_grow(tmp_path: Path) -> None:
     store.append(incoming("damaged"))
     store.queue("orders", 0).next = 1
     store.append(incoming("second"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first", 1: b"second"}
     assert "claims offset 1099511627776 of queue 0 of orders" in "".join(again.recovered.lines())
@@ -355,7 +355,7 @@ def test_an_impossible_offset_of_a_half_message_makes_no_queue_grow(tmp_path: Pa
     store.append(incoming("half")._replace(sys_flag=int(flag)))
     store.queue("orders", 0).next = 1
     store.append(incoming("second"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first", 1: b"second"}
     assert "claims offset 1099511627776 of queue 0 of orders" in "".join(again.recovered.lines())
@@ -373,7 +373,7 @@ def test_a_jump_that_the_next_record_confirms_is_believed(tmp_path: Path, where:
     if where == "at the end":
         store.queue("orders", 0).next = 1000
         store.append(incoming("damaged"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"first", 100: b"0", 101: b"1", 102: b"2"}
     assert len(again.recovered.skipped) == (where == "at the end")
@@ -386,7 +386,7 @@ def test_offsets_that_nothing_explains_are_reported_and_kept_free(tmp_path: Path
     store.append(incoming("other" * 200, topic="bills"))
     store.queue("orders", 0).next = 6
     store.append(incoming("b"))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     assert read_through(again) == {0: b"a", 6: b"b"}
     assert list(again.recovered.lines()) == ["queue 0 of orders: the messages at 1 to 5 are not in the log"]
@@ -455,7 +455,7 @@ def test_a_start_says_what_was_wrong_but_not_without_end(tmp_path: Path, caplog:
         store.append(incoming("other", topic="bills"))
         store.queue("orders", number).next = 2
         store.append(incoming("b", queue_id=number))
-    store.settle()
+    store.commit()
     again = reopened(store, tmp_path / "a", tmp_path / "b")
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 21

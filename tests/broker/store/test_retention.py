@@ -41,7 +41,7 @@ def fill(store: Store, hand: Hand, hours: int, *, per_hour: int = 4) -> None:
     for _ in range(hours):
         for number in range(per_hour):
             store.append(incoming(b"%d " % hand.ms + b"." * 100, queue_id=number % 2))
-        store.settle()
+        store.commit()
         store.checkpoint()()
         hand.now += 3600
 
@@ -104,7 +104,7 @@ def test_a_queue_that_nothing_is_left_of_goes_on_where_it_was(tmp_path: Path, cl
     assert again.bounds("seldom", 0) == (16, 16)
     assert again.read("seldom", 0, 3, 32, 1 << 20).status is ReadStatus.TOO_SMALL
     assert again.append(incoming("once more", topic="seldom")).queue_offset == 16
-    again.settle()
+    again.commit()
     assert bodies(again, "seldom") == [b"once more"]
     again.close()
     if not clean:
@@ -143,7 +143,7 @@ def test_nothing_goes_that_is_not_on_the_disk(tmp_path: Path) -> None:
     store = opened(tmp_path, hand, Retention(size=1))
     for _ in range(100):
         store.append(incoming(b"." * 100))
-    store.settle()
+    store.commit()
     wait = store.checkpoint()
     assert store.log.start == 0
     wait()
@@ -188,7 +188,7 @@ def filled(directory: Path, hand: Hand, steady: Hand) -> Store:
     store = opened(directory, hand, Retention(hours=24), steady)
     for number in range(500):
         store.append(incoming(b"%d " % number + b"." * 200))
-    store.settle()
+    store.commit()
     for clock in (hand, steady):
         clock.now += 1000
     store.checkpoint()()

@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_a_message_comes_back_as_it_was_sent(store: Store) -> None:
     stored = store.append(incoming("hello", tags="paid", queue_id=2))
-    store.settle()
+    store.commit()
     (message,) = read_all(store, queue_id=2)
     assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"hello", "paid", ("k",))
     assert (message.queue_id, message.queue_offset, message.commit_log_offset) == (2, 0, stored.log_offset)
@@ -32,7 +32,7 @@ def test_a_message_comes_back_as_it_was_sent(store: Store) -> None:
 
 def test_offsets_count_by_queue(store: Store) -> None:
     places = [store.append(incoming(str(number), queue_id=number % 2)).queue_offset for number in range(6)]
-    store.settle()
+    store.commit()
     assert places == [0, 0, 1, 1, 2, 2]
     assert store.bounds("orders", 0) == (0, 3)
     assert store.bounds("orders", 9) == (0, 0)
@@ -42,7 +42,7 @@ def test_a_batch_stands_together(store: Store) -> None:
     store.append(incoming("before"))
     entries = [BatchEntry(b"%d" % number, f"KEYS\x01k{number}\x02", number) for number in range(5)]
     stored = store.append_batch(batch(entries))
-    store.settle()
+    store.commit()
     messages = read_all(store)[1:]
     assert stored.queue_offset == 1
     assert [message.commit_log_offset for message in messages] == stored.log_offsets
@@ -68,7 +68,7 @@ def test_a_batch_is_stored_as_its_messages_would_be(tmp_path: Path) -> None:
 def test_a_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(store: Store) -> None:
     store.append(incoming(b"x" * (LOG_FILE - 400)))
     stored = store.append_batch(batch([BatchEntry(b"y" * 100)] * 3))
-    store.settle()
+    store.commit()
     assert stored.log_offsets[0] == LOG_FILE
     assert len(bodies(store)) == 4
 
@@ -76,7 +76,7 @@ def test_a_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(store: Store
 def test_tags_of_a_batch_can_be_filtered(store: Store) -> None:
     tags = ["", "TAGS\x01paid\x02", "KEYS\x01TAGS\x02", "KEYS\x01k\x02TAGS\x01paid\x02", "XTAGS\x01paid\x02"]
     store.append_batch(batch([BatchEntry(b"%d" % number, text) for number, text in enumerate(tags)]))
-    store.settle()
+    store.commit()
     found = store.read("orders", 0, 0, 32, 1 << 20, {tag_code("paid")})
     assert [message.body for message in decode_messages(found.body)] == [b"1", b"3"]
 
@@ -100,7 +100,7 @@ def test_more_than_a_file_is_refused(store: Store) -> None:
 def test_a_read_says_where_to_go_on(store: Store, offset: int, status: ReadStatus, next_offset: int) -> None:
     for number in range(3):
         store.append(incoming(str(number)))
-    store.settle()
+    store.commit()
     found = store.read("orders", 0, offset, 32, 1 << 20)
     assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (status, next_offset, 0, 3)
     assert found.count == len(decode_messages(found.body))
@@ -113,7 +113,7 @@ def test_a_queue_that_never_held_anything_is_empty(store: Store) -> None:
 def test_a_read_is_bounded_by_count_and_by_bytes_but_gives_one_message(store: Store) -> None:
     for _ in range(10):
         store.append(incoming(b"x" * 200))
-    store.settle()
+    store.commit()
     size = len(store.read("orders", 0, 0, 1, 1).body)
     assert store.read("orders", 0, 0, 4, 1 << 20).count == 4
     assert store.read("orders", 0, 0, 32, 3 * size).count == 3
@@ -124,7 +124,7 @@ def test_a_read_is_bounded_by_count_and_by_bytes_but_gives_one_message(store: St
 def test_a_filter_skips_and_goes_on_behind_what_it_saw(store: Store) -> None:
     for number in range(30):
         store.append(incoming(str(number), tags="abc"[number % 3]))
-    store.settle()
+    store.commit()
     found = store.read("orders", 0, 0, 4, 1 << 20, {tag_code("b")})
     assert [message.body for message in decode_messages(found.body)] == [b"1", b"4", b"7", b"10"]
     assert found.next_offset == 13
@@ -135,7 +135,7 @@ def test_a_filter_skips_and_goes_on_behind_what_it_saw(store: Store) -> None:
 def test_queues_that_mix_in_the_log_are_read_apart(store: Store) -> None:
     for number in range(40):
         store.append(incoming(b"%d" % number * 20, queue_id=number % 4))
-    store.settle()
+    store.commit()
     assert store.log.end > LOG_FILE
     for queue_id in range(4):
         assert bodies(store, queue_id=queue_id) == [b"%d" % number * 20 for number in range(queue_id, 40, 4)]
@@ -147,7 +147,7 @@ def test_offsets_are_found_by_time(tmp_path: Path) -> None:
     for second in (10, 20, 20, 30):
         now[0] = second
         store.append(incoming("x"))
-    store.settle()
+    store.commit()
     lower = {ms: store.offset_at("orders", 0, ms) for ms in (0, 10_000, 15_000, 20_000, 25_000, 30_000, 99_000)}
     assert lower == {0: 0, 10_000: 0, 15_000: 1, 20_000: 1, 25_000: 3, 30_000: 3, 99_000: 4}
     upper = {ms: store.offset_at("orders", 0, ms, upper=True) for ms in (0, 10_000, 20_000, 25_000, 99_000)}
@@ -164,25 +164,25 @@ def test_a_message_is_found_by_its_place_in_the_log(store: Store) -> None:
         assert message.body == b"two"
         assert store.message_at(first.log_offset + 1) is None
         assert store.message_at(10**9) is None
-        store.settle()
+        store.commit()
 
 
 def test_settling_names_the_queues_that_got_something(store: Store) -> None:
     store.append(incoming("a", queue_id=1))
     store.append(incoming("b", queue_id=3))
     store.append(incoming("c", queue_id=1))
-    assert list(store.settle()) == [("orders", 1), ("orders", 3)]
-    assert not store.settle()
+    assert list(store.commit()) == [("orders", 1), ("orders", 3)]
+    assert not store.commit()
 
 
 def test_a_deleted_topic_is_gone_and_starts_anew(store: Store, tmp_path: Path) -> None:
     store.append(incoming("old"))
     store.append(incoming("other", topic="bills"))
-    store.settle()
+    store.commit()
     store.delete_topic("orders")
     assert store.bounds("orders", 0) == (0, 0)
     store.append(incoming("new"))
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"new"]
     assert bodies(store, topic="bills") == [b"other"]
 
@@ -206,7 +206,7 @@ def test_a_record_of_an_impossible_topic_stops_no_start(tmp_path: Path, ending: 
     store._queues[name, 0] = made
     store.append(incoming("bad", topic=name))
     store.append(incoming("good"))
-    store.settle()
+    store.commit()
     if ending == "close":
         store.close()
     else:

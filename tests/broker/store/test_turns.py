@@ -27,7 +27,7 @@ def store(tmp_path: Path, files: FailingFiles) -> Iterator[Store]:
         tmp_path / "data", HOST, clock=lambda: 1_700_000_000.0, log_file_size=LOG_FILE, queue_file_units=8, files=files
     )
     opened.append(incoming("kept"))
-    opened.settle()
+    opened.commit()
     yield opened
     files.fail(at=0)
     opened.close()
@@ -45,7 +45,7 @@ def test_nobody_sees_what_is_only_staged(store: Store) -> None:
     assert (stored.queue_offset, stored.log_offset) == (1, store.log.end)
     assert store.bounds("orders", 0) == (0, 1)
     assert bodies(store) == [b"kept"]
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"kept", b"staged"]
 
 
@@ -56,7 +56,7 @@ def test_a_rollback_gives_places_back(store: Store) -> None:
     store.append_batch(batch([BatchEntry(b"lost too")] * 3))
     store.rollback(savepoint)
     assert store.append(incoming("second")) == lost[0]._replace(queue_offset=first.queue_offset + 1)
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"kept", b"first", b"second"]
     assert bodies(store, queue_id=1) == []
 
@@ -71,7 +71,7 @@ def test_what_was_done_beside_is_undone_in_reverse(store: Store) -> None:
         store.on_discard(lambda name=name: undone.append(name))  # type: ignore[misc]
     store.rollback(savepoint)
     assert undone == ["three", "two"]
-    store.settle()
+    store.commit()
     store.rollback(0)
     assert undone == ["three", "two"]
 
@@ -87,14 +87,14 @@ def test_a_full_disk_takes_back_what_it_refused(
     undone: list[int] = []
     store.on_discard(lambda: undone.append(1))
     with pytest.raises(OSError, match="No space left"):
-        store.settle()
+        store.commit()
     assert undone == [1]
     assert (store.bounds("orders", 0), store.bounds("orders", 1)) == ((0, 1), (0, 0))
     again = after_a_kill(store, tmp_path)
     assert bodies(again) == [b"kept"]
     again.close()
     assert store.append(incoming("after")).queue_offset == 1
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"kept", b"after"]
 
 
@@ -104,11 +104,11 @@ def test_a_refused_batch_leaves_no_entries(store: Store, files: FailingFiles) ->
     for _ in range(50):
         store.append_batch(batch([BatchEntry(b"lost")] * 30))
     with pytest.raises(OSError, match="No space left"):
-        store.settle()
+        store.commit()
     files.fail(at=0)
     store.append(incoming("of another queue", topic="bills"))
     store.append(incoming("after"))
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"kept", b"after"]
 
 
@@ -121,9 +121,9 @@ def test_a_topic_may_be_deleted_while_its_messages_are_staged(store: Store, file
         if fails:
             files.fail(at=1, operation="pwrite")
             with pytest.raises(OSError, match="No space left"):
-                store.settle()
+                store.commit()
         else:
-            assert list(store.settle()) == [("orders", 0)]
+            assert list(store.commit()) == [("orders", 0)]
     assert bodies(store) == [b"kept", b"before", b"behind"]
     assert store.bounds("bills", 0) == (0, 0)
 
@@ -134,14 +134,14 @@ def test_nothing_is_taken_while_the_log_cannot_be_cut(
     files.fail(at=1, times=100)
     store.append(incoming("lost"))
     with pytest.raises(OSError, match="No space left"):
-        store.settle()
+        store.commit()
     with pytest.raises(ReadOnly, match="the store is read-only: what a failed write left cannot be removed"):
         store.append(incoming("refused"))
     assert bodies(store) == [b"kept"]
     files.fail(at=0)
     store.checkpoint()()
     store.append(incoming("after"))
-    store.settle()
+    store.commit()
     assert bodies(store) == [b"kept", b"after"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
 
@@ -149,7 +149,7 @@ def test_nothing_is_taken_while_the_log_cannot_be_cut(
 @pytest.mark.parametrize("operation", ["datasync", "sync_directory"])
 def test_after_a_failed_sync_nothing_counts_as_synced(store: Store, files: FailingFiles, operation: str) -> None:
     store.append(incoming("perhaps on the disk"))
-    store.settle()
+    store.commit()
     files.fail(at=1, operation=operation, error=errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         store.sync_log()
@@ -167,7 +167,7 @@ def test_entries_that_cannot_be_written_are_written_later(store: Store, files: F
     files.fail(at=2, operation="pwrite", times=10_000)
     # more than what is kept in memory before it is written
     store.append_batch(batch([BatchEntry(b"")] * 30))
-    store.settle()
+    store.commit()
     with pytest.raises(OSError, match="No space left"):
         store.checkpoint()
     files.fail(at=0)

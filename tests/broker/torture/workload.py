@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evenq.broker.delays import DelayedMessages
-from evenq.broker.intake import Intake
-from evenq.broker.offsets import GroupOffsets
+from evenq.broker.scheduling.delays import DelayedMessages
+from evenq.broker.scheduling.parked import ParkedMessages
+from evenq.broker.scheduling.timers import Timers
+from evenq.broker.scheduling.transactions import Transactions, TransactionSettings
+from evenq.broker.state.offsets import GroupOffsets
+from evenq.broker.state.topics import Topics
 from evenq.broker.store.files import Files
 from evenq.broker.store.levels import DelayLevels
 from evenq.broker.store.retention import Retention
-from evenq.broker.store.store import Store, Stored
-from evenq.broker.timers import Timers
-from evenq.broker.topics import Topics
-from evenq.broker.transactions import Transactions, TransactionSettings
+from evenq.broker.store.store import Store, StoredMessage
 from evenq.model import TransactionState
 from evenq.protocol.batch import BatchEntry, encode_batch
 from evenq.protocol.flags import SysFlag
@@ -118,14 +118,14 @@ class Process:
             files=files,
         )
         try:
-            self.intake = Intake(self.store, hand)
+            self.parked = ParkedMessages(self.store, hand)
             self.offsets = GroupOffsets(self.store.config.load_offsets())
             topics = Topics("DefaultCluster", "broker-a", clock=hand, saved=self.store.config.load_topics())
             self.delays = DelayedMessages(self.store, hand, self.commit)
             self.timers = Timers(self.store, directory, hand, self.commit, file_size=20 * 52)
             self.transactions = Transactions(
                 self.store,
-                self.intake,
+                self.parked,
                 topics,
                 self.offsets,
                 hand,
@@ -139,7 +139,7 @@ class Process:
             raise
 
     def commit(self) -> None:
-        self.store.settle()
+        self.store.commit()
 
     def deliver(self) -> None:
         """What the scheduler does: a step that fails is forgotten and tried again later."""
@@ -267,7 +267,7 @@ class Client:
 
         def stage() -> Callable[[], None]:
             incoming = message(body, properties, queue_id=queue_id)
-            self.process.intake.put(incoming, decode_properties(incoming.properties))
+            self.process.parked.store_or_park(incoming, decode_properties(incoming.properties))
             return lambda: self._outcome.promise(body)
 
         return _Request([body], stage)
@@ -300,7 +300,7 @@ class Client:
         self._turn(self._send_later(2, TIMER_DELAY_SEC="2"), self._send_later(0, TIMER_DELAY_MS="1500"))
 
     def transactions(self) -> None:
-        halves: list[tuple[bytes, Stored]] = []
+        halves: list[tuple[bytes, StoredMessage]] = []
 
         def prepare(number: int) -> _Request:
             body = self._body()
@@ -319,7 +319,7 @@ class Client:
             self._turn(self._end(body, stored, state))
         # the third one is never heard of again
 
-    def _end(self, body: bytes, stored: Stored, state: TransactionState) -> _Request:
+    def _end(self, body: bytes, stored: StoredMessage, state: TransactionState) -> _Request:
         is_committed = state is TransactionState.COMMIT
 
         def stage() -> Callable[[], None]:

@@ -12,7 +12,7 @@ import pytest
 
 from evenq.balance.routes import PublishRoute
 from evenq.balance.sticky import PATIENCE, is_made_up
-from evenq.broker.locks import QueueLocks
+from evenq.broker.state.locks import QueueLocks
 from evenq.client.group.handover import HandoverLocks
 from evenq.client.group.held import Channel
 from evenq.client.group.shares import ABSENT_PAUSE, LATER, MANY_TURNS, SOON, ClaimedShares

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenq import MessageQueue
-from evenq.broker.locks import QueueLocks
+from evenq.broker.state.locks import QueueLocks
 from evenq.client.group.handover import ORPHAN_AFTER_S, ORPHAN_PAUSE_MAX_S, ORPHAN_PAUSE_S, HandoverLocks
 from evenq.client.group.held import Lease
 from evenq.client.net.remote import Remote

@@ -12,7 +12,7 @@ import pytest
 import evenq
 from evenq import Message, MessageView, Producer, PushConsumer, SendStatus, TransactionState
 from evenq.broker import BrokerSettings
-from evenq.broker.transactions import TransactionSettings
+from evenq.broker.scheduling.transactions import TransactionSettings
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.testing import EmbeddedCluster, cluster
 from tests.clusters import AnyCluster, create_topic

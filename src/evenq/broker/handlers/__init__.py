@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.handlers.admin import Administration
-from evenq.broker.handlers.groups import Membership
-from evenq.broker.handlers.locks import Locking
-from evenq.broker.handlers.messages import Messages
-from evenq.broker.handlers.offsets import Offsets
-from evenq.broker.handlers.progress import Progress
-from evenq.broker.handlers.pull import Pulling
-from evenq.broker.handlers.recalls import Recalls
-from evenq.broker.handlers.relays import Relays
-from evenq.broker.handlers.replies import Replies
-from evenq.broker.handlers.resets import Resets
-from evenq.broker.handlers.retries import SendingBack
-from evenq.broker.handlers.send import Sending
-from evenq.broker.handlers.topics import TopicAdministration
-from evenq.broker.handlers.transactions import Ending
+from evenq.broker.handlers.admin import AdminHandlers
+from evenq.broker.handlers.groups import MemberHandlers
+from evenq.broker.handlers.locks import LockHandlers
+from evenq.broker.handlers.messages import MessageHandlers
+from evenq.broker.handlers.offsets import OffsetHandlers
+from evenq.broker.handlers.progress import ProgressHandlers
+from evenq.broker.handlers.pull import PullHandlers
+from evenq.broker.handlers.recalls import RecallHandlers
+from evenq.broker.handlers.relays import RelayHandlers
+from evenq.broker.handlers.replies import ReplyHandlers
+from evenq.broker.handlers.resets import ResetHandlers
+from evenq.broker.handlers.retries import SendBackHandlers
+from evenq.broker.handlers.send import SendHandlers
+from evenq.broker.handlers.topics import TopicHandlers
+from evenq.broker.handlers.transactions import TransactionHandlers
 from evenq.broker.server import Handler
 
 if TYPE_CHECKING:
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["dispatch_table"]
 
 FAMILIES = (
-    Sending,
-    SendingBack,
-    Ending,
-    Replies,
-    Recalls,
-    Pulling,
-    Membership,
-    Offsets,
-    Locking,
-    TopicAdministration,
-    Administration,
-    Progress,
-    Resets,
-    Relays,
-    Messages,
+    SendHandlers,
+    SendBackHandlers,
+    TransactionHandlers,
+    ReplyHandlers,
+    RecallHandlers,
+    PullHandlers,
+    MemberHandlers,
+    OffsetHandlers,
+    LockHandlers,
+    TopicHandlers,
+    AdminHandlers,
+    ProgressHandlers,
+    ResetHandlers,
+    RelayHandlers,
+    MessageHandlers,
 )
 
 

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from evenq._version import __version__
 from evenq.broker.admission import INT64, wire_int
-from evenq.broker.rates import DAY, HOUR, MINUTE
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.state.statistics import BROKER_GET, BROKER_PUT, DAY, HOUR, MINUTE
 from evenq.broker.store.scan import store_time
-from evenq.broker.traffic import BROKER_GET, BROKER_PUT
 from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -32,7 +31,7 @@ from evenq.protocol.command import VERSION, Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker, BrokerSettings
 
-__all__ = ["Administration"]
+__all__ = ["AdminHandlers"]
 
 
 def _truth(text: str) -> bool:
@@ -63,7 +62,7 @@ _WANTED = {
 }
 
 
-class Administration:
+class AdminHandlers:
     """The handlers of the broker's own administration."""
 
     def __init__(self, broker: Broker) -> None:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.filtering import is_sql
-from evenq.broker.groups import Member
+from evenq.broker.filter.matching import is_sql
 from evenq.broker.server import Connection, Handler, Refusal
-from evenq.broker.topics import retry_topic
+from evenq.broker.state.groups import Member
+from evenq.broker.state.topics import retry_topic
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -27,10 +27,10 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Membership"]
+__all__ = ["MemberHandlers"]
 
 
-class Membership:
+class MemberHandlers:
     """The handlers of membership."""
 
     def __init__(self, broker: Broker) -> None:

@@ -22,10 +22,10 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Locking"]
+__all__ = ["LockHandlers"]
 
 
-class Locking:
+class LockHandlers:
     """The handlers of locks."""
 
     def __init__(self, broker: Broker) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.later import Later
+from evenq.broker.later import DeferredReplies
 from evenq.broker.server import Connection, Handler, Pieces, Refusal
 from evenq.broker.store.consumequeue import UNIT
 from evenq.protocol import bodies, headers
@@ -26,7 +26,7 @@ from evenq.protocol.view import MessageView
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Messages"]
+__all__ = ["MessageHandlers"]
 
 # What Java gives at most: for a key, and for the id that a producer gave.
 _MOST = 64
@@ -37,12 +37,12 @@ _PIECE = 1024
 _MOST_BYTES = 8 * 1024 * 1024
 
 
-class Messages:
+class MessageHandlers:
     """The handlers of questions for single messages."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._later = Later()
+        self._deferred = DeferredReplies()
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -62,7 +62,7 @@ class Messages:
     def _query(self, request: Command, connection: Connection) -> None:
         self._broker.server.check_room()
         header = headers.QueryMessage.from_ext(request.ext)
-        self._later.answer(request, connection, self._found(request, header))
+        self._deferred.answer(request, connection, self._found(request, header))
 
     async def _found(self, request: Command, header: headers.QueryMessage) -> Command:
         most = _MOST_UNIQUE if header.unique_key else min(header.max_num, _MOST)

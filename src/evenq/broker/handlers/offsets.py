@@ -26,13 +26,13 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Offsets"]
+__all__ = ["OffsetHandlers"]
 
 # What Java counts as still in memory: the last 40 % of it.
 _RECENT = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 40 // 100
 
 
-class Offsets:
+class OffsetHandlers:
     """The handlers of offsets."""
 
     def __init__(self, broker: Broker) -> None:

@@ -19,9 +19,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from evenq.broker.rates import MINUTE
 from evenq.broker.server import Connection, Handler, Pieces, Refusal
-from evenq.broker.traffic import GROUP_GET, TOPIC_PUT
+from evenq.broker.state.statistics import GROUP_GET, MINUTE, TOPIC_PUT
 from evenq.model import MessageQueue
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import CUT_REMARK, RequestCode, ResponseCode
@@ -30,7 +29,7 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Progress"]
+__all__ = ["ProgressHandlers"]
 
 # What Java says of a queue that no group may be taken back in.
 _NEVER = 2**63 - 1
@@ -63,7 +62,7 @@ class _Rows:
             yield item
 
 
-class Progress:
+class ProgressHandlers:
     """The handlers of questions for progress."""
 
     def __init__(self, broker: Broker) -> None:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenq.broker.admission import INT64, BrokerProperty, wire_int
-from evenq.broker.intake import LONGEST_TIMER, TIMER_TOPIC
-from evenq.broker.retries import RETRY_PREFIX
+from evenq.broker.scheduling.parked import LONGEST_TIMER, TIMER_TOPIC
+from evenq.broker.scheduling.retries import RETRY_PREFIX
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.model import Property
 from evenq.protocol import headers
@@ -29,7 +29,7 @@ from evenq.protocol.view import MessageView
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Recalls", "recall_handle"]
+__all__ = ["RecallHandlers", "recall_handle"]
 
 
 def recall_handle(message: MessageView, broker: str) -> RecallHandle | None:
@@ -42,7 +42,7 @@ def recall_handle(message: MessageView, broker: str) -> RecallHandle | None:
     return RecallHandle(topic, broker, second + 1, message.unique_key or "")
 
 
-class Recalls:
+class RecallHandlers:
     """The handler of recalls."""
 
     def __init__(self, broker: Broker) -> None:
@@ -62,7 +62,7 @@ class Recalls:
         admitted = self._broker.admission.admit_recall(
             handle.topic, handle.unique_key, handle.due, header.producer_group, connection.address
         )
-        self._broker.intake.put(admitted.message, admitted.properties)
+        self._broker.parked.store_or_park(admitted.message, admitted.properties)
         answer = headers.RecallResponse(msg_id=handle.unique_key)
         return self._broker.answer_when_durable(request.reply(ext=answer.to_ext()), connection)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from evenq.broker.groups import Member
-from evenq.broker.later import Later
+from evenq.broker.later import DeferredReplies
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.state.groups import Member
 from evenq.errors import ArgumentError, EvenqError, RequestTimeout
 from evenq.model import MessageQueue
 from evenq.protocol import bodies, headers
@@ -28,18 +28,18 @@ from evenq.protocol.ids import parse_message_id
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Relays"]
+__all__ = ["RelayHandlers"]
 
 _SECONDS = 10.0
 _STATUS_SECONDS = 5.0
 
 
-class Relays:
+class RelayHandlers:
     """The handlers of what is passed on to members."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._later = Later()
+        self._deferred = DeferredReplies()
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -51,7 +51,7 @@ class Relays:
     def _running_info(self, request: Command, connection: Connection) -> None:
         header = headers.RunningInfoRequest.from_ext(request.ext)
         member = self._member(header.consumer_group, header.client_id)
-        self._later.answer(request, connection, self._relay(request, header.consumer_group, member))
+        self._deferred.answer(request, connection, self._relay(request, header.consumer_group, member))
 
     def _consume_directly(self, request: Command, connection: Connection) -> None:
         header = headers.ConsumeDirectly.from_ext(request.ext)
@@ -72,7 +72,7 @@ class Relays:
         }
         request.ext |= flags
         request.body = record
-        self._later.answer(request, connection, self._relay(request, header.consumer_group, member))
+        self._deferred.answer(request, connection, self._relay(request, header.consumer_group, member))
 
     def _consumer_status(self, request: Command, connection: Connection) -> None:
         header = headers.ConsumerStatus.from_ext(request.ext)
@@ -80,7 +80,7 @@ class Relays:
         if group is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]")
         asked = [member for member in group.members.values() if header.client_addr in (None, "", member.client_id)]
-        self._later.answer(request, connection, self._statuses(request, header, asked))
+        self._deferred.answer(request, connection, self._statuses(request, header, asked))
 
     async def _relay(self, request: Command, group: str, member: Member[Connection]) -> Command:
         passed_on = Command(request.code, ext=request.ext, body=request.body)

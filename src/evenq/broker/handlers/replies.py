@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenq.broker.admission import Admitted
-from evenq.broker.later import Later
+from evenq.broker.later import DeferredReplies
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.model import Property
 from evenq.protocol import headers
@@ -29,18 +29,18 @@ from evenq.protocol.properties import encode_properties
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Replies"]
+__all__ = ["ReplyHandlers"]
 
 _SECONDS = 10.0
 _PUSHED = "PUSH_REPLY_TIME"
 
 
-class Replies:
+class ReplyHandlers:
     """The handlers of replies."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._later = Later()
+        self._deferred = DeferredReplies()
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -76,7 +76,7 @@ class Replies:
             await self._push_to(producer, push, asker)
             return self._broker.answer_when_synced(answer, connection)
 
-        self._later.answer(request, connection, result())
+        self._deferred.answer(request, connection, result())
 
     def _store(self, request: Command, reply: Admitted) -> Command:
         """Store a reply like any message; the answer to its sender, should the asker take it."""

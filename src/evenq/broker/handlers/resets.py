@@ -26,10 +26,10 @@ from evenq.protocol.names import group_error
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Resets"]
+__all__ = ["ResetHandlers"]
 
 
-class Resets:
+class ResetHandlers:
     """The handlers of resets."""
 
     def __init__(self, broker: Broker) -> None:

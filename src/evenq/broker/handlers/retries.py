@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenq.broker.intake import TIMER_TOPIC
+from evenq.broker.scheduling.parked import TIMER_TOPIC
+from evenq.broker.scheduling.transactions import HALF_TOPIC, OP_TOPIC
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.store.levels import SCHEDULE_TOPIC
-from evenq.broker.transactions import ENDED_TOPIC, HALF_TOPIC
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode, ResponseCode
 from evenq.protocol.command import Command
@@ -27,14 +27,13 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["SendingBack"]
-
+__all__ = ["SendBackHandlers"]
 
 # Topics whose messages wait for something and that no group consumes.
-_WAITING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ENDED_TOPIC})
+_WAITING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC})
 
 
-class SendingBack:
+class SendBackHandlers:
     """The handler of messages that are given back."""
 
     def __init__(self, broker: Broker) -> None:
@@ -57,5 +56,5 @@ class SendingBack:
                 f"the message at {header.offset} is in {message.topic}, where it is for nobody yet: send back what "
                 f"was pulled",
             )
-        self._broker.intake.put(*self._broker.retries.sent_back(message, header, group))
+        self._broker.parked.store_or_park(*self._broker.retries.sent_back(message, header, group))
         return self._broker.answer_when_durable(request.reply(), connection)

@@ -4,8 +4,8 @@ Behaviour
     What a client may send, and with which properties, is decided by :mod:`evenq.broker.admission`. A topic that does
     not exist is created after the topic that the sender names as its model (``TBW102``). The answer leaves when the
     message is with the system (asynchronous flush) or on the disk (synchronous flush). Delayed and timed messages go
-    where they wait (:mod:`evenq.broker.intake`), half messages where nobody consumes them
-    (:mod:`evenq.broker.transactions`), and what was tried too often to a group's dead letters.
+    where they wait (:mod:`evenq.broker.scheduling.parked`), half messages where nobody consumes them
+    (:mod:`evenq.broker.scheduling.transactions`), and what was tried too often to a group's dead letters.
 
 Codes
     SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from evenq.broker.admission import REGION, Kind
 from evenq.broker.handlers.recalls import recall_handle
 from evenq.broker.server import Connection, Handler
-from evenq.broker.store.store import Incoming, Stored
+from evenq.broker.store.store import NewMessage, StoredMessage
 from evenq.protocol import headers
 from evenq.protocol.codes import RequestCode
 from evenq.protocol.command import Command
@@ -33,12 +33,12 @@ from evenq.protocol.properties import decode_properties
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Sending"]
+__all__ = ["SendHandlers"]
 
 _TRACE = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
 
-class Sending:
+class SendHandlers:
     """The handlers of sending."""
 
     def __init__(self, broker: Broker) -> None:
@@ -80,7 +80,7 @@ class Sending:
         }
         return self._broker.answer_when_durable(request.reply(ext=ext), connection)
 
-    def _put(self, message: Incoming, kind: Kind, header: headers.SendRequest) -> Stored:
+    def _put(self, message: NewMessage, kind: Kind, header: headers.SendRequest) -> StoredMessage:
         """Store a message that may not go to its queue, or not yet."""
         # with what the broker has added
         properties = decode_properties(message.properties)
@@ -88,9 +88,9 @@ class Sending:
             message, properties = self._broker.retries.redirected(message, properties, header.max_reconsume_times)
         if kind is Kind.HALF:
             return self._broker.transactions.prepare(message, properties)
-        return self._broker.intake.put(message, properties)
+        return self._broker.parked.store_or_park(message, properties)
 
-    def _recall_handle(self, stored: Stored) -> dict[str, str]:
+    def _recall_handle(self, stored: StoredMessage) -> dict[str, str]:
         """By what the sender can take a message back, if it is a timed one."""
         message = self._broker.store.message_at(stored.log_offset)
         handle = message and recall_handle(message, self._broker.settings.name)
@@ -112,5 +112,5 @@ class Sending:
         offsets = struct.pack(f">{len(log_offsets)}q", *log_offsets).hex(",", 8).upper()
         return self._id_prefix + offsets.replace(",", f",{self._id_prefix}")
 
-    def _message_id(self, stored: Stored) -> str:
+    def _message_id(self, stored: StoredMessage) -> str:
         return f"{self._id_prefix}{stored.log_offset:016X}"

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from evenq.broker.attributes import alter, parse_changes
 from evenq.broker.server import Connection, Handler, Refusal
+from evenq.broker.state.topics import alter_attributes, parse_attribute_changes
 from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -32,12 +32,12 @@ from evenq.protocol.names import group_error, topic_error
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["TopicAdministration"]
+__all__ = ["TopicHandlers"]
 
 T = TypeVar("T")
 
 
-class TopicAdministration:
+class TopicHandlers:
     """The handlers of topics' and groups' settings."""
 
     def __init__(self, broker: Broker) -> None:
@@ -69,7 +69,7 @@ class TopicAdministration:
                 topic_filter_type=header.topic_filter_type,
                 topic_sys_flag=header.topic_sys_flag or 0,
                 order=header.order,
-                attributes=parse_changes(header.attributes),
+                attributes=parse_attribute_changes(header.attributes),
             )
         )
         return request.reply()
@@ -89,7 +89,7 @@ class TopicAdministration:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
         known = self._broker.topics.get(topic)
         try:
-            attributes = alter(known.attributes if known else {}, config.attributes, new=known is None)
+            attributes = alter_attributes(known.attributes if known else {}, config.attributes, new=known is None)
         except ArgumentError as wrong:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(wrong)) from None
         self._broker.topics.put(msgspec.structs.replace(config, attributes=attributes))

@@ -25,10 +25,10 @@ from evenq.protocol.command import Command
 if TYPE_CHECKING:
     from evenq.broker.broker import Broker
 
-__all__ = ["Ending"]
+__all__ = ["TransactionHandlers"]
 
 
-class Ending:
+class TransactionHandlers:
     """The handler of the end of transactions."""
 
     def __init__(self, broker: Broker) -> None:

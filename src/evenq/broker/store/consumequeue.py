@@ -24,8 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evenq.broker.store.files import OS_FILES, Files
-from evenq.broker.store.segments import Segments
+from evenq.broker.store.files import OS_FILES, Files, Segments
 
 __all__ = ["FILE_UNITS", "MISSING_SIZE", "UNIT", "UNITS", "ConsumeQueue", "pack_units"]
 

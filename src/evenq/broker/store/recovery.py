@@ -41,14 +41,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenq.broker.store.checkpoint import Checkpoint
 from evenq.broker.store.commitlog import CommitLog
 from evenq.broker.store.consumequeue import ConsumeQueue
 from evenq.broker.store.damage import fill, is_marker, next_whole, save
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
-from evenq.broker.store.lineage import is_source
+from evenq.broker.store.origins import is_origin
 from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
+from evenq.broker.store.state_files import Checkpoint
 from evenq.protocol.flags import SysFlag
 from evenq.protocol.names import PATH_LIMIT, topic_error
 from evenq.protocol.records import MIN_RECORD, decode_messages
@@ -118,11 +118,11 @@ class RecoveryReport:
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """The report, the time of the last message found, and the log offsets of the records of which those that were read
-    were made (see :mod:`evenq.broker.store.lineage`)."""
+    were made (see :mod:`evenq.broker.store.origins`)."""
 
     report: RecoveryReport
     last_time: int
-    sources: frozenset[int]
+    delivered_origins: frozenset[int]
 
 
 def is_consumable(sys_flag: int) -> bool:
@@ -190,7 +190,7 @@ def recover(
     log.cut(report.end, synced=report.start)
     for queue in known.values():
         queue.trim(log.start)
-    return Recovered(report, reading.last_time, frozenset(reading.lineage(log)))
+    return Recovered(report, reading.last_time, frozenset(reading.origins(log)))
 
 
 def _named(queues: Iterable[ConsumeQueue], start: int) -> NDArray[np.int64]:
@@ -256,7 +256,7 @@ class _Reading:
         self.last_time = last_time
         # what follows is not much older: the time of the last record, before the first that of the checkpoint
         self._read_time = last_time if from_checkpoint else 0
-        self._sources: dict[int, Entry] = {}
+        self._origins: dict[int, Entry] = {}
         # offsets behind half messages in ordinary queues
         self._given: dict[ConsumeQueue, int] = {}
         # the last record of a queue, if its offset is behind the end of the queue
@@ -271,8 +271,8 @@ class _Reading:
             report.end = offset + entry.size
             report.records += 1
             self.last_time = self._read_time = entry.store_time
-            if entry.source is not None:
-                self._sources[entry.source] = entry
+            if entry.origin is not None:
+                self._origins[entry.origin] = entry
             if offset < self._deleted.get(entry.topic, 0):
                 continue
             if not topic_error(entry.topic, PATH_LIMIT) and entry.queue_id >= 0:
@@ -366,16 +366,16 @@ class _Reading:
     def _skip(self, log_offset: int, entry: Entry, reason: str) -> None:
         self.report.skipped.append(Skipped(log_offset, log_offset + entry.size, reason))
 
-    def lineage(self, log: CommitLog) -> Iterator[int]:
+    def origins(self, log: CommitLog) -> Iterator[int]:
         """The records of which others were made: those that are there, and that waited for just that."""
-        for offset, entry in self._sources.items():
+        for offset, entry in self._origins.items():
             if log.start <= offset < log.end and log.holds(offset):
                 data, base = log.file(offset)
-                source = read_entry(data, offset - base, offset)
-                if source is None or source is BLANK:
+                origin = read_entry(data, offset - base, offset)
+                if origin is None or origin is BLANK:
                     continue
-                (message,) = decode_messages(log.read(offset, offset + source.size), as_stored=True)
-                if is_source(message, entry.topic):
+                (message,) = decode_messages(log.read(offset, offset + origin.size), as_stored=True)
+                if is_origin(message, entry.topic):
                     yield offset
 
 

@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 from evenq.broker.store.commitlog import BLANK_MAGIC
-from evenq.broker.store.lineage import source_of
+from evenq.broker.store.origins import origin_of
 from evenq.broker.store.seal import has_seal, is_sealed
 from evenq.protocol.filters import tag_code
 from evenq.protocol.flags import SysFlag
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     store_time: int
     sys_flag: int
     # the log offset of the record that this one was made of, if it was
-    source: int | None = None
+    origin: int | None = None
     # whether zeros in the properties may be their own, or the sign of a write that was cut off
     doubtful: bool = False
 
@@ -92,9 +92,9 @@ def _parse(record: bytes, magic: int, log_offset: int) -> Entry | None:
     code = tag_code(tags.decode(errors="replace")) if tags else 0
     (stored,) = _LONG.unpack_from(record, stored_at)
     (prepared,) = _LONG.unpack_from(record, body_at - 12)
-    source = source_of(prepared, sys_flag)
+    origin = origin_of(prepared, sys_flag)
     doubtful = zeros and not has_seal(tail)
-    return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, source, doubtful)
+    return Entry(size, topic.decode(), queue_id, queue_offset, code, stored, sys_flag, origin, doubtful)
 
 
 def sizes_at(data: mmap.mmap | bytes, at: int, log_offset: int) -> list[int]:

@@ -8,9 +8,9 @@ state     event                        what is done                             
 EMPTY,    ``append``                   the record gets its offsets and is staged in memory;   STAGED
 STAGED                                 nothing is written, nobody can read it
 STAGED    a handler raises             ``rollback`` to its savepoint: what it staged is gone  STAGED
-STAGED    ``settle``: the log is       entries of the consume queues are published, readers   EMPTY
+STAGED    ``commit``: the log is       entries of the consume queues are published, readers   EMPTY
           written                      see the messages; senders may be answered
-STAGED    ``settle``: the log cannot   ``discard``: what was staged is gone, the log's files  EMPTY
+STAGED    ``commit``: the log cannot   ``discard``: what was staged is gone, the log's files  EMPTY
           be written                   are cut to what was written before; senders get an
                                        error, and nobody ever sees the messages
 any       the files cannot be cut, or  READ_ONLY: reads go on, ``append`` raises
@@ -42,20 +42,16 @@ from typing import NamedTuple, NoReturn
 import msgspec
 import numpy as np
 
-from evenq.broker.store.checkpoint import AbortFile, Checkpoint
 from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
-from evenq.broker.store.config import ConfigFiles
 from evenq.broker.store.consumequeue import FILE_UNITS, MISSING_SIZE, UNIT, UNITS, ConsumeQueue, pack_units
 from evenq.broker.store.files import OS_FILES, DirectoryLock, Files, SyncFailed
-from evenq.broker.store.intact import Damages, are_intact
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
-from evenq.broker.store.readahead import ReadAhead
+from evenq.broker.store.reading import Damages, ReadAhead, are_intact, select
 from evenq.broker.store.recovery import RecoveryReport, first_time, recover
 from evenq.broker.store.retention import DeletionPace, Retention, first_kept
 from evenq.broker.store.scan import BLANK, read_entry, store_time
 from evenq.broker.store.seal import seal, with_room_for_seal
-from evenq.broker.store.selection import select
-from evenq.broker.store.statefile import StateFile
+from evenq.broker.store.state_files import AbortFile, Checkpoint, ConfigFiles, StateFile
 from evenq.errors import ArgumentError
 from evenq.protocol.batch import decode_batch
 from evenq.protocol.evenbatch import batch_records
@@ -66,7 +62,7 @@ from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
 from evenq.protocol.view import MessageView
 
-__all__ = ["Incoming", "Read", "ReadOnly", "ReadStatus", "Store", "Stored", "StoredBatch"]
+__all__ = ["NewMessage", "Read", "ReadOnly", "ReadStatus", "Store", "StoredBatch", "StoredMessage"]
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +119,7 @@ class ReadOnly(OSError):
 _Staged = tuple[int, bytes | bytearray, ConsumeQueue | None, bytes, Sequence[int]]
 
 
-class Incoming(NamedTuple):
+class NewMessage(NamedTuple):
     """A message to be stored. ``properties`` are in wire form, hosts as ``address:port``, times in milliseconds."""
 
     topic: str
@@ -139,7 +135,7 @@ class Incoming(NamedTuple):
     prepared_transaction_offset: int = 0
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """Where a message is: in its queue, and in the commit log."""
 
     queue_offset: int
@@ -236,7 +232,7 @@ class Store:
         # whether one of them had nothing to save yet
         self._starts_again = False
         # records of which others were made shortly before a kill: nobody need do it again
-        self.sources: frozenset[int] = frozenset()
+        self.delivered_origins: frozenset[int] = frozenset()
         # whether the last run ended in good order, and what this start has found
         self.was_closed = True
         self.recovered: RecoveryReport
@@ -279,7 +275,7 @@ class Store:
         if len(lines) > _MOST_LINES:
             log.warning("%s: %d more things like these are not listed", self._directory, len(lines) - _MOST_LINES)
         self._last_time = found.last_time
-        self.sources = found.sources
+        self.delivered_origins = found.delivered_origins
         if any(offset > self.log.end for offset in self._deleted.values()):
             # the power failed before messages of the topic were on the disk: others will have their places
             self._deleted = {topic: min(offset, self.log.end) for topic, offset in self._deleted.items()}
@@ -304,8 +300,8 @@ class Store:
 
     # -- writing
 
-    def append(self, message: Incoming) -> Stored:
-        """Stage one message. It can be read, and survives this process, after the next :meth:`settle`."""
+    def append(self, message: NewMessage) -> StoredMessage:
+        """Stage one message. It can be read, and survives this process, after the next :meth:`commit`."""
         if self._disk_failed or self._uncut:
             self._refuse()
         queue = self.queue(message.topic, message.queue_id)
@@ -318,7 +314,7 @@ class Store:
             is_sealed = b"\0" in properties
         size = form.overhead + len(message.body) + len(properties)
         self._make_room(size)
-        stored = Stored(queue.next, self.log.next)
+        stored = StoredMessage(queue.next, self.log.next)
         record = form.record(message.body, properties, *stored, flag=message.flag)
         if is_sealed:
             record = seal(record)
@@ -327,7 +323,7 @@ class Store:
         self._stage(record, (size,), queue, UNIT.pack(stored.log_offset, size, code), now)
         return stored
 
-    def append_batch(self, batch: Incoming) -> StoredBatch:
+    def append_batch(self, batch: NewMessage) -> StoredBatch:
         """Stage the messages of a batch, which is the body of ``batch``, directly one behind the other."""
         if self._disk_failed or self._uncut:
             self._refuse()
@@ -345,7 +341,7 @@ class Store:
         self._stage(made.records, made.sizes, queue, units, now)
         return stored
 
-    def _append_singly(self, batch: Incoming) -> StoredBatch:
+    def _append_singly(self, batch: NewMessage) -> StoredBatch:
         """Stage the messages of a batch one by one, some of which need a checksum."""
         stored = []
         for entry in decode_batch(batch.body):
@@ -354,7 +350,7 @@ class Store:
             stored.append(self.append(message))
         return StoredBatch(stored[0].queue_offset, [place.log_offset for place in stored])
 
-    def _form(self, message: Incoming, now: int) -> RecordForm:
+    def _form(self, message: NewMessage, now: int) -> RecordForm:
         return RecordForm(
             topic=message.topic,
             queue_id=message.queue_id,
@@ -405,7 +401,7 @@ class Store:
         """Let ``undo`` be called if the message that was staged last is not stored after all."""
         self._undo.append((len(self.staged), undo))
 
-    def settle(self) -> Collection[tuple[str, int]]:
+    def commit(self) -> Collection[tuple[str, int]]:
         """Write what this turn has staged, and publish it: the queues that got messages.
 
         If the system does not take it (the disk is full), all of it is forgotten.
@@ -492,7 +488,7 @@ class Store:
         """Hand the consume queues to the system too; the function that waits for the disk and then notes that all
         this need not be looked at again after a kill. It may run in another thread, and must have ended before the
         next checkpoint. What need not be kept any longer is removed."""
-        self.settle()
+        self.commit()
         if self._uncut:
             self._cut_log()
         self._expire()

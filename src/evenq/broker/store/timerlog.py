@@ -3,19 +3,22 @@
 RocketMQ's ``timerlog/``: files of units of 52 bytes, appended. The units of one second are a chain, each names the one
 before it. Which unit is the last of each second stands in the Java broker's ``timerwheel``, which it makes anew from
 this log; so does evenq, in memory.
+
+``config/timercheck`` says how far timers are served (:class:`TimerCheckpoint`), as the Java broker keeps it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from evenq.broker.store.files import OS_FILES, Files
-from evenq.broker.store.segments import Segments
+from evenq.broker.store.files import OS_FILES, Files, Segments
+from evenq.errors import StateError
 
-__all__ = ["DELETE", "FILE_SIZE", "NORMAL", "NO_UNIT", "ROLL", "TimerLog", "TimerUnit"]
+__all__ = ["DELETE", "FILE_SIZE", "NORMAL", "NO_UNIT", "ROLL", "TimerCheckpoint", "TimerLog", "TimerUnit"]
 
 FILE_SIZE = 100 * 1024 * 1024
 
@@ -133,3 +136,42 @@ class TimerLog:
 
     def close(self) -> None:
         self._segments.close()
+
+
+_PAGE = 4096
+_FIELDS = struct.Struct(">qqqq")
+# Behind what Java uses of the page: a second, and how many of its messages are delivered.
+_OWN = struct.Struct(">8sqq")
+_OWN_AT = 64
+_MAGIC = b"evenq-01"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCheckpoint:
+    """Everything due before the second ``read_time`` (in milliseconds) is delivered, and ``done`` messages of that
+    second; every message before ``queue_offset`` of the timers' queue is in the timer log.
+
+    >>> TimerCheckpoint.decode(TimerCheckpoint(5000, 7, 2).encode())
+    TimerCheckpoint(read_time=5000, queue_offset=7, done=2)
+    """
+
+    read_time: int = 0
+    queue_offset: int = 0
+    done: int = 0
+
+    def encode(self) -> bytes:
+        page = bytearray(_PAGE)
+        # The 0 is up to where the timer wheel holds what is in the timer log: Java makes its wheel anew from all of it.
+        _FIELDS.pack_into(page, 0, self.read_time, 0, self.queue_offset, self.queue_offset)
+        _OWN.pack_into(page, _OWN_AT, _MAGIC, self.read_time, self.done)
+        return bytes(page)
+
+    @classmethod
+    def decode(cls, page: bytes) -> TimerCheckpoint:
+        if len(page) < _OWN_AT + _OWN.size:
+            raise StateError(f"it has {len(page)} bytes and must have {_PAGE}")
+        read_time, _, queue_offset, master_offset = _FIELDS.unpack_from(page)
+        magic, second, done = _OWN.unpack_from(page, _OWN_AT)
+        # Java leaves this part alone when it goes on.
+        ours = magic == _MAGIC and second == read_time
+        return cls(read_time, min(queue_offset, master_offset), done if ours else 0)
