@@ -249,6 +249,33 @@ def test_nor_is_it_when_the_clock_was_put_back_meanwhile(opened: OpenTimers, han
     assert bodies(opened.store) == [b"later"]
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_timer_log_that_was_lost_is_made_again(opened: OpenTimers, hand: Hand, left: int) -> None:
+    for number in range(4):
+        opened.put(message(b"%d" % number, TIMER_DELAY_SEC="1"))
+        opened.put(message(b"%d later" % number, TIMER_DELAY_SEC="10"))
+    opened.put(message(b"much later", TIMER_DELAY_SEC=f"{50 * 3600}"))
+    hand.now += 3
+    opened.deliver()
+    opened.end()
+    path = opened.directory / "timerlog" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.truncate(left * 3 * 52)
+        file.truncate(20 * 52)
+    opened.open()
+    opened.deliver()
+    assert sorted(bodies(opened.store)) == [b"0", b"1", b"2", b"3"]
+    hand.now += 10
+    opened.deliver()
+    opened.end()
+    opened.open()
+    assert sorted(bodies(opened.store)) == sorted([b"%d" % n for n in range(4)] + [b"%d later" % n for n in range(4)])
+    hand.now += 50 * 3600
+    opened.deliver()
+    assert bodies(opened.store).count(b"much later") == 1
+    assert len(bodies(opened.store)) == 9
+
+
 def test_a_checkpoint_before_the_first_delivery_forgets_nothing_delivered(opened: OpenTimers, hand: Hand) -> None:
     opened.put(message(b"later", TIMER_DELAY_SEC="1"))
     hand.now += 3

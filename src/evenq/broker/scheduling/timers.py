@@ -67,7 +67,10 @@ class Timers:
         self._known: set[int] = set()
         # the first message of the timers' queue that is not in the timer log
         self._next = self._replay()
-        self._known_next = self._delivered()
+        # The log has lost those before this one that are not in it: they are added again, unless they were delivered.
+        self._lost_to = self._find_lost()
+        self._delivered_to = self._second
+        self._known_next = max(self._delivered(), self._lost_to)
         store.save_with_checkpoints(self._saver)
 
     # -- after a start
@@ -86,10 +89,20 @@ class Timers:
             end, last = self._log.behind(position), unit
         self._log.cut(end)
         newest = self._store.message_at(last.log_offset) if last else None
-        return min(
-            max(self._saved.queue_offset, newest.queue_offset + 1 if newest else 0),
-            self._store.bounds(TIMER_TOPIC, 0)[1],
-        )
+        low, high = self._store.bounds(TIMER_TOPIC, 0)
+        return min(max(newest.queue_offset + 1 if newest else 0, low), high)
+
+    def _find_lost(self) -> int:
+        """Behind the last message that was in the timer log at the last checkpoint."""
+        end = min(self._saved.queue_offset, self._store.bounds(TIMER_TOPIC, 0)[1])
+        if self._next < end:
+            log.warning("the timer log lacks what it had of messages %d to %d: it is made again", self._next, end - 1)
+        return end
+
+    def _was_delivered(self, message: MessageView, out: int) -> bool:
+        """Whether a message that the timer log has lost was delivered, or moved on in time, before the last start."""
+        second = min(_second_of(out), _second_of(message.store_timestamp) + _ROLL_AFTER)
+        return self._next < self._lost_to and second < self._delivered_to
 
     def _delivered(self) -> int:
         """Behind the last message of the timers' queue that was delivered before a kill, where that was not saved."""
@@ -106,13 +119,14 @@ class Timers:
             position, size, _ = self._store.queue(TIMER_TOPIC, 0).unit(self._next)
             message = self._store.message_at(position)
             out = None if message is None else _due(message)
-            if position in self._store.delivered_origins:
-                # it was delivered before a kill, and is missing in the timer log since the power failed
-                pass
-            elif message is None or out is None:
+            if message is None or out is None:
                 log.warning("message %d of %s is skipped: it does not say when it is due", self._next, TIMER_TOPIC)
-            else:
+            elif not self._was_delivered(message, out):
                 self._add(message, size, out)
+                if position in self._store.delivered_origins:
+                    # It was delivered before a kill, and the timer log had lost it when the power failed. It is passed
+                    # when it is due, as the others are.
+                    self._known.add(position)
             self._next += 1
             limit -= 1
 
