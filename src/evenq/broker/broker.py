@@ -162,8 +162,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         self.loop_time = loop.time
         self.started = self._clock()
-        self._open()
         self.waiting_pulls = WaitingPulls(loop.call_at, loop.time, self.settings.limits)
+        self._open()
         await self.server.start(dispatch_table(self))
         await self._registrar.start()
         self._housekeeping = [
@@ -405,7 +405,7 @@ class Broker:
 
     def _topic_deleted(self, config: TopicConfig) -> None:
         """Let the pulls that wait for a topic be told that it is gone."""
-        self._wake_later([(config.topic_name, number) for number in range(config.read_queue_nums)])
+        self._wake_later(self.waiting_pulls.queues(config.topic_name))
 
     def _wake_later(self, queues: Iterable[tuple[str, int]]) -> None:
         """Try again the pulls that wait for these queues: not here, as who sends a message must not wait until all who

@@ -262,6 +262,17 @@ def test_a_very_long_number_does_not_end_a_filter(peer: Peer, topic: str, value:
     assert (answer.code, found(answer)) == (ResponseCode.SUCCESS, [b"short"])
 
 
+def test_so_are_those_at_queues_that_the_topic_had_before(peer: Peer, connect: Callable[..., Peer], topic: str) -> None:
+    peer.put(topic, queue_id=3)
+    other = connect()
+    waiting = other.send(RequestCode.PULL_MESSAGE, Peer.pull_header(topic, 1, 3, wait_ms=60_000))
+    assert not other.has_answer(waiting)
+    smaller = headers.CreateTopic(topic=topic, read_queue_nums=1, write_queue_nums=1)
+    assert peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, smaller).code == 0
+    assert peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, headers.DeleteTopic(topic=topic)).code == 0
+    assert other.answer(waiting, 5).code == ResponseCode.TOPIC_NOT_EXIST
+
+
 def test_pulls_that_wait_are_told_when_their_topic_is_deleted(
     peer: Peer, connect: Callable[..., Peer], topic: str
 ) -> None:

@@ -53,6 +53,22 @@ def test_it_is_delivered_when_it_is_due_and_not_before(opened: OpenStore, hand: 
     assert len(bodies(opened.store, "orders", 2)) == 1
 
 
+def test_an_offset_behind_the_end_of_a_level_stops_nothing(opened: OpenStore, hand: Hand) -> None:
+    opened.put(message(b"delivered", DELAY="1"))
+    hand.now += 5
+    delays(opened).deliver()
+    opened.put(message(b"waiting", DELAY="3"))
+    opened.end()
+    path = opened.directory / "config" / "delayOffset.json"
+    path.write_text(json.dumps({"offsetTable": {"1": 99_999_999_999, "3": 99_999_999_999, "-7": 5, "99": 5}}))
+    opened.open()
+    waiting = delays(opened)
+    opened.put(message(b"new", DELAY="1"))
+    hand.now += 60
+    waiting.deliver()
+    assert sorted(bodies(opened.store)) == [b"delivered", b"new", b"waiting"]
+
+
 def test_levels_do_not_wait_for_each_other(opened: OpenStore, hand: Hand) -> None:
     waiting = delays(opened)
     for level in (5, 1, 2, 1):

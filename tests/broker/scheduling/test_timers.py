@@ -276,6 +276,36 @@ def test_a_timer_log_that_was_lost_is_made_again(opened: OpenTimers, hand: Hand,
     assert len(bodies(opened.store)) == 9
 
 
+def test_what_became_due_long_ago_is_delivered_and_stops_nobody(opened: OpenTimers, hand: Hand) -> None:
+    opened.put(message(b"rolled", TIMER_DELAY_SEC="259000"))
+    opened.put(message(b"long ago", TIMER_DELAY_SEC="5"))
+    opened.deliver()
+    opened.checkpoint()
+    opened.end()
+    hand.now += 60 * 86_400
+    opened.open()
+    opened.put(message(b"soon", TIMER_DELAY_SEC="2"))
+    opened.deliver()
+    hand.now += 5
+    opened.deliver()
+    assert sorted(bodies(opened.store)) == [b"long ago", b"rolled", b"soon"]
+
+
+def test_a_checkpoint_of_timers_that_cannot_be_right_stops_nothing(opened: OpenTimers, hand: Hand) -> None:
+    opened.put(message(b"delivered", TIMER_DELAY_SEC="1"))
+    hand.now += 10
+    opened.deliver()
+    opened.put(message(b"waiting", TIMER_DELAY_SEC="30"))
+    opened.deliver()
+    opened.end()
+    (opened.directory / "config" / "timercheck").write_bytes(b"\x7f" * 4096)
+    (opened.directory / "config" / "timercheck.bak").unlink(missing_ok=True)
+    opened.open()
+    hand.now += 60
+    opened.deliver()
+    assert sorted(bodies(opened.store)) == [b"delivered", b"waiting"]
+
+
 def test_a_checkpoint_before_the_first_delivery_forgets_nothing_delivered(opened: OpenTimers, hand: Hand) -> None:
     opened.put(message(b"later", TIMER_DELAY_SEC="1"))
     hand.now += 3

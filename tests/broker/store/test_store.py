@@ -9,7 +9,7 @@ from evenq.broker.store.store import ReadStatus, Store
 from evenq.errors import ArgumentError
 from evenq.protocol.batch import BatchEntry
 from evenq.protocol.filters import tag_code
-from evenq.protocol.records import decode_messages
+from evenq.protocol.records import COMMIT_LOG_OFFSET_AT, decode_messages, encode_record
 from tests.broker.store.messages import HOST, LOG_FILE, batch, bodies, incoming, open_store, read_all
 
 
@@ -215,4 +215,31 @@ def test_a_record_of_an_impossible_topic_stops_no_start(tmp_path: Path, ending: 
     again = open_store(tmp_path / ("data" if ending == "close" else "copy"))
     assert bodies(again) == [b"good"]
     assert again.bounds(name, 0) == (0, 0)
+    again.close()
+
+
+def test_a_body_that_looks_like_a_record_is_none(store: Store) -> None:
+    forged = encode_record(
+        topic="orders", body=b"forged", queue_id=0, queue_offset=0, commit_log_offset=0, born_timestamp=1,
+        born_host="127.0.0.1:1", store_timestamp=2, store_host="127.0.0.1:2",
+    )  # fmt: skip
+    stored = store.append(incoming(forged))
+    store.commit()
+    at = stored.log_offset + store.record_at(stored.log_offset).index(forged)  # type: ignore[union-attr]
+    forged = forged[:COMMIT_LOG_OFFSET_AT] + at.to_bytes(8) + forged[COMMIT_LOG_OFFSET_AT + 8 :]
+    store.log.overwrite(at, forged)
+    assert store.record_at(at) is None
+    assert store.message_at(at) is None
+
+
+def test_a_short_checkpoint_lets_all_of_the_log_be_read(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.append(incoming("here"))
+    store.commit()
+    store.close()
+    (tmp_path / "checkpoint").write_bytes(b"0123456789")
+    (tmp_path / "checkpoint.bak").unlink(missing_ok=True)
+    (tmp_path / "abort").touch()
+    again = open_store(tmp_path)
+    assert bodies(again) == [b"here"]
     again.close()

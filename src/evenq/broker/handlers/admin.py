@@ -22,7 +22,6 @@ from evenq._version import __version__
 from evenq.broker.admission import INT64, wire_int
 from evenq.broker.server import Connection, Handler, Refusal
 from evenq.broker.state.statistics import BROKER_GET, BROKER_PUT, DAY, HOUR, MINUTE
-from evenq.broker.store.scan import store_time
 from evenq.errors import ArgumentError
 from evenq.protocol import bodies, headers
 from evenq.protocol.codes import RequestCode, ResponseCode
@@ -80,7 +79,7 @@ class AdminHandlers:
         broker = self._broker
         log = broker.store.log
         disk = shutil.disk_usage(broker.directory)
-        first = broker.store.record_at(log.start)
+        first = broker.store.begin_time
         put, got = (BROKER_PUT, broker.settings.cluster), (BROKER_GET, broker.settings.cluster)
         facts: dict[str, object] = {
             "brokerVersionDesc": f"evenq {__version__}",
@@ -93,7 +92,7 @@ class AdminHandlers:
             "commitLogDiskRatio": disk.used / disk.total,
             "consumeQueueDiskRatio": disk.used / disk.total,
             "commitLogDirCapacity": f"Total : {disk.total}, Free : {disk.free}.",
-            "earliestMessageTimeStamp": -1 if first is None else store_time(first),
+            "earliestMessageTimeStamp": -1 if first is None else first,
             "msgPutTotalTodayNow": broker.traffic.get(put),
             "msgGetTotalTodayNow": broker.traffic.get(got),
             "putTps": self._tps(put),

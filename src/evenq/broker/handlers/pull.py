@@ -277,6 +277,10 @@ class WaitingPulls:
     def _waits(self, pull: WaitingPull) -> bool:
         return pull in self._by_queue.get((pull.topic, pull.queue_id), ())
 
+    def queues(self, topic: str) -> list[tuple[str, int]]:
+        """The queues of a topic that are waited for, also such as it has no more."""
+        return [queue for queue in self._by_queue if queue[0] == topic]
+
     def arrived(self, queues: Iterable[tuple[str, int]]) -> None:
         """Messages came to these queues: wake all that wait there. Where they are many, others have their turn
         between."""

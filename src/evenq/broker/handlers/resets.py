@@ -82,6 +82,10 @@ class ResetHandlers:
         error = group_error(header.dest_group)
         if error is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, error)
+        if self._broker.group_configs.get(header.dest_group) is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.dest_group}] does not exist"
+            )
         offsets = self._broker.offsets
         online = self._broker.groups.get(header.src_group)
         for topic in [header.topic] if header.topic else offsets.topics(header.src_group):

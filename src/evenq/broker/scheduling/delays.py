@@ -30,10 +30,19 @@ class DelayedMessages:
         self._failures = FailureLog("delivering a delayed message")
         saved = store.config.load_delay_offsets()
         self._offsets = dict(saved.offset_table)
+        for level, offset in saved.offset_table.items():
+            if 1 <= level <= store.levels.highest and offset > store.bounds(SCHEDULE_TOPIC, level - 1)[1]:
+                self._offsets[level] = self._where_log_ends(level)
+                log.warning("level %d cannot be at %d: it goes on at %d", level, offset, self._offsets[level])
         self._version = self._saved = saved.data_version or DataVersion()
         # how far each level was delivered before a kill, perhaps with gaps, where that was not saved any more
         self._known = self._delivered()
         store.save_with_checkpoints(self._saver)
+
+    def _where_log_ends(self, level: int) -> int:
+        """The first message of a level that was not due when the last message was stored."""
+        queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
+        return queue.first(lambda offset: queue.unit(offset)[2] > self._store.last_time)
 
     def _delivered(self) -> dict[int, int]:
         known: dict[int, int] = {}

@@ -29,6 +29,8 @@ __all__ = ["Timers"]
 log = logging.getLogger(__name__)
 
 _ROLL_AFTER = 2 * 86_400_000
+# Whoever says that later messages than these were delivered is wrong, whatever became of the clock.
+_AHEAD = 86_400_000
 
 
 class Timers:
@@ -52,6 +54,10 @@ class Timers:
         self._failures = FailureLog("delivering a timed message")
         self._file = StateFile(directory / "config" / "timercheck", store.files)
         self._saved = self._file.load(TimerCheckpoint.decode) or TimerCheckpoint()
+        latest = max(int(clock() * 1000), store.last_time) + _AHEAD
+        if not 0 <= self._saved.read_time <= latest:
+            log.warning("%s cannot be right: timers go on where the log of messages ends", self._file.path)
+            self._saved = TimerCheckpoint(_second_of(store.last_time) - TIMER_PRECISION)
         # Java makes it again from the timer log, while what is in it now may point to what is no longer there.
         (directory / "timerwheel").unlink(missing_ok=True)
         self._log = TimerLog(directory / "timerlog", file_size, store.files)
@@ -139,8 +145,8 @@ class Timers:
         if BrokerProperty.CANCELS in message.properties:
             kind |= DELETE
         second = max(second, self._second)
-        # the unit has 32 bits for the time between the two
-        written = max(now, second - _ROLL_AFTER)
+        # The unit has 32 bits for the time between the two, and the broker may have been stopped for long.
+        written = min(max(now, second - _ROLL_AFTER), second + _ROLL_AFTER)
         topic = message.properties.get(Property.REAL_TOPIC, "")
         previous = self._last.get(second, NO_UNIT)
         unit = TimerUnit(

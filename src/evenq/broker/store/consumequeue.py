@@ -192,7 +192,7 @@ class ConsumeQueue:
 
     def _is_empty(self, offset: int) -> bool:
         try:
-            return bool(UNIT.unpack(self._stored(offset, offset + 1))[1] <= 0)
+            return bool(UNIT.unpack(self._stored(offset, offset + 1))[1] == 0)
         except FileNotFoundError:
             return True
 

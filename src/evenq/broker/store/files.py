@@ -312,6 +312,12 @@ class Segment:
         self._files.close(self._fd)
 
 
+def _is_empty(directory: Path) -> bool:
+    """Whether a directory holds nothing; it may hold very much."""
+    with os.scandir(directory) as found:
+        return next(found, None) is None
+
+
 class Segments:
     """The files of one directory, in order, each ``size`` bytes long.
 
@@ -430,7 +436,7 @@ class Segments:
     def remove_directory(self) -> None:
         """Remove the directory, and the one above it, where nothing is left in them."""
         for directory in (self.directory, self.directory.parent):
-            if not directory.is_dir() or any(directory.iterdir()):
+            if not directory.is_dir() or not _is_empty(directory):
                 return
             self._system.rmdir(directory)
 

@@ -19,7 +19,7 @@ import logging
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from evenq.protocol.recordform import MAGIC_V1, MAGIC_V2
 from evenq.protocol.records import COMMIT_LOG_OFFSET_AT, MIN_RECORD
 from evenq.protocol.windows import windows
 
-__all__ = ["Ahead", "Damages", "ReadAhead", "Selection", "are_intact", "select"]
+__all__ = ["Ahead", "Damages", "ReadAhead", "Selection", "are_intact", "is_intact", "select"]
 
 # Reads of so many messages at most are small, and so many of them are done at once.
 _SMALL = 64
@@ -41,9 +41,8 @@ _TIMES = 16
 _BYTES = 128 * 1024
 _QUEUES = 64
 
-# Reads pieces of the log, given where each begins and ends.
+# Places in the log.
 Positions = NDArray[np.int64]
-Gather = Callable[[Positions, Positions], bytes]
 
 
 class Ahead(NamedTuple):
@@ -82,10 +81,9 @@ def _merged(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
 class ReadAhead:
     """Reads queues, with ``gather`` to get pieces of the log, and remembers for those read last where that ended."""
 
-    __slots__ = ("_damages", "_gather", "_kept", "_reached")
+    __slots__ = ("_damages", "_kept", "_reached")
 
-    def __init__(self, gather: Gather, damages: Damages) -> None:
-        self._gather = gather
+    def __init__(self, damages: Damages) -> None:
         self._damages = damages
         self._reached: OrderedDict[ConsumeQueue, int] = OrderedDict()
         self._kept: dict[ConsumeQueue, Ahead] = {}
@@ -107,17 +105,11 @@ class ReadAhead:
         selection = select(units, count, max_bytes)
         if not selection.found:
             return b"", 0
-        body = self._gather(*selection.places)
-        fields = np.frombuffer(units, UNITS, selection.found)
-        if are_intact(body, fields):
+        body = self._damages.gather(selection.places, np.frombuffer(units, UNITS, selection.found))
+        if body is not None:
             return body, selection.found
-        intact = self._intact(queue, offset, units[: selection.found * UNIT.size])
-        return body[: int(fields["size"][:intact].sum())], intact
-
-    def _intact(self, queue: ConsumeQueue, offset: int, units: bytes) -> int:
-        """How many records there are before the first damaged one."""
-        damaged = self._damages.find(queue, offset, units)
-        return damaged[0] if damaged else len(units) // UNIT.size
+        body, found, _ = self._damages.read_singly(queue, offset, units, count, max_bytes)
+        return body, found
 
     def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> Ahead | None:
         """Read several times as many as were asked for, and keep them; None if messages are too large for that."""
@@ -134,8 +126,8 @@ class ReadAhead:
         if fit < min(count, len(ends)):
             return None
         starts, sizes = units["position"][:fit].astype(np.int64), sizes[:fit]
-        body = self._gather(*_merged(starts, starts + sizes))
-        if not are_intact(body, units[:fit]):
+        body = self._damages.gather(_merged(starts, starts + sizes), units[:fit])
+        if body is None:
             return None
         self._kept[queue] = kept = Ahead(offset, ends[:fit], body)
         return kept
@@ -170,7 +162,7 @@ class Selection(NamedTuple):
     @property
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the pieces begin, and where they end."""
-        starts, sizes = np.array(self.pieces, np.int64).T
+        starts, sizes = np.array(self.pieces, np.int64).reshape(-1, 2).T
         return starts, starts + sizes
 
 
@@ -260,19 +252,33 @@ def are_intact(body: bytes, units: NDArray[np.void]) -> bool:
     sizes = units["size"].tobytes()
     count = len(units)
     size = int.from_bytes(sizes[:4])
-    if int.from_bytes(sizes[-4:]) < MIN_RECORD:
-        return False
     if sizes == sizes[:4] * count:
+        if size < MIN_RECORD or len(body) != size * count:
+            return False
         heads = np.ndarray((count,), _HEADS, body, strides=(size,))
     else:
-        starts = np.zeros(count, np.int64)
-        np.cumsum(units["size"][:-1], out=starts[1:])
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(units["size"], out=starts[1:])
+        if starts[-1] != len(body) or units["size"].min() < MIN_RECORD:
+            return False
+        starts = starts[:-1]
         heads = windows(memoryview(body), _HEAD.size)[starts].view(_HEADS)
     return (
         heads["size"].tobytes() == sizes
         and heads["position"].tobytes() == units["position"].tobytes()
         and (heads["magic"].tobytes() == _USUAL * count or bool(np.isin(heads["magic"], _MAGICS).all()))
     )
+
+
+def is_intact(log: CommitLog, position: int, size: int) -> bool:
+    """Whether a record of this size begins at ``position``, which may be any number."""
+    if not log.start <= position < log.filled or not log.holds(position):
+        return False
+    head = log.read(position, min(position + _HEAD.size, log.file_end(position)))
+    if len(head) < _HEAD.size:
+        return False
+    own_size, magic, own_position = _HEAD.unpack(head)
+    return bool(own_size == size and own_position == position and magic in _MAGICS)
 
 
 class Damages:
@@ -290,14 +296,47 @@ class Damages:
         self._report(queue, [(offset + number, places[number][0]) for number in found])
         return found
 
+    def gather(self, places: tuple[Positions, Positions], units: NDArray[np.void]) -> bytes | None:
+        """The records of these units, which lie at ``places``; None where one of them is damaged."""
+        try:
+            body = self._log.gather(*places)
+        except (FileNotFoundError, IndexError, ValueError):
+            # an entry names a place that is not there
+            return None
+        return body if are_intact(body, units) else None
+
+    def read_singly(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        units: bytes,
+        count: int,
+        max_bytes: int,
+        codes: Collection[int] | None = None,
+    ) -> tuple[bytes, int, int]:
+        """What :func:`select` chooses of the units from ``offset`` on, as if those of damaged records were missing: the
+        records, how many they are, and how many units were looked at."""
+        kept: list[bytes] = []
+        damaged: list[tuple[int, int]] = []
+        seen = total = 0
+        for position, size, code in UNIT.iter_unpack(units):
+            if codes is None or code in codes:
+                if size == MISSING_SIZE or not self._is_intact(position, size):
+                    if codes is None:
+                        break
+                    if size != MISSING_SIZE:
+                        damaged.append((offset + seen, position))
+                elif len(kept) == count or (kept and total + size > max_bytes):
+                    break
+                else:
+                    kept.append(self._log.read(position, position + size))
+                    total += size
+            seen += 1
+        self._report(queue, damaged)
+        return b"".join(kept), len(kept), seen
+
     def _is_intact(self, position: int, size: int) -> bool:
-        if size == MISSING_SIZE:
-            return True
-        head = self._log.read(position, min(position + _HEAD.size, self._log.file_end(position)))
-        if len(head) < _HEAD.size:
-            return False
-        own_size, magic, own_position = _HEAD.unpack(head)
-        return bool(own_size == size and own_position == position and magic in _MAGICS)
+        return size == MISSING_SIZE or is_intact(self._log, position, size)
 
     def _report(self, queue: ConsumeQueue, found: list[tuple[int, int]]) -> None:
         new = [place for place in found if place[1] not in self._reported]

@@ -47,6 +47,7 @@ from evenq.broker.store.damage import fill, is_marker, next_whole, save
 from evenq.broker.store.files import OS_FILES, Files
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
 from evenq.broker.store.origins import is_origin
+from evenq.broker.store.reading import is_intact
 from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
 from evenq.broker.store.state_files import Checkpoint
 from evenq.protocol.flags import SysFlag
@@ -63,6 +64,9 @@ _MARKER = 8
 
 # After so many starting points that were too late, all of the log is read.
 _ATTEMPTS = 4
+
+# So many entries at the end of a queue are compared with the log, until one is right.
+_LOOK_BACK = 512
 
 
 class Skipped(NamedTuple):
@@ -162,7 +166,10 @@ def recover(
     for queue in damaged:
         queue.cut(log.filled)
     start = _starting_point(log, known.values(), checkpoint, clean=clean, now=now)
-    start = max(log.start, min([start, *(queue.log_end for queue in damaged)]))
+    ends_wrongly = {
+        queue: end for queue in known.values() if (end := _whole_end(log, queue, start, clean=clean)) is not None
+    }
+    start = max(log.start, min([start, *(queue.log_end for queue in damaged), *ends_wrongly.values()]))
     # What was cut is not there at a second attempt, and neither is what was damaged.
     named = _named(known.values(), start) if not clean else np.empty(0, np.int64)
     last_time = checkpoint.log_time if not checkpoint.by_java or checkpoint.log_time <= now else 0
@@ -170,7 +177,7 @@ def recover(
     attempts = 0
     while True:
         for queue in known.values():
-            if not clean or attempts or queue.log_end > start:
+            if not clean or attempts or queue.log_end > start or queue in ends_wrongly:
                 queue.cut(start)
         report = RecoveryReport(clean, start)
         damage = _Damage(log, named, damaged_to, files, cuts)
@@ -191,6 +198,21 @@ def recover(
     for queue in known.values():
         queue.trim(log.start)
     return Recovered(report, reading.last_time, frozenset(reading.origins(log)))
+
+
+def _whole_end(log: CommitLog, queue: ConsumeQueue, start: int, *, clean: bool) -> int | None:
+    """Where the last message of a queue ends that is in the log as its entry says, if damaged entries follow; None if
+    none do. After an unclean end, messages behind ``start`` may be missing in the log."""
+    is_damaged = False
+    for offset in range(queue.max - 1, max(queue.min, queue.max - _LOOK_BACK) - 1, -1):
+        position, size, _ = queue.unit(offset)
+        if size == 0:
+            # known to be missing
+            continue
+        if is_intact(log, position, size) or 0 <= position < log.start:
+            return max(position + size, log.start) if is_damaged else None
+        is_damaged |= clean or not start <= position < log.filled
+    return log.start if is_damaged else None
 
 
 def _named(queues: Iterable[ConsumeQueue], start: int) -> NDArray[np.int64]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
@@ -46,13 +47,13 @@ from evenq.broker.store.commitlog import FILE_SIZE, CommitLog
 from evenq.broker.store.consumequeue import FILE_UNITS, MISSING_SIZE, UNIT, UNITS, ConsumeQueue, pack_units
 from evenq.broker.store.files import OS_FILES, DirectoryLock, Files, SyncFailed
 from evenq.broker.store.levels import DEFAULT_LEVELS, SCHEDULE_TOPIC, DelayLevels
-from evenq.broker.store.reading import Damages, ReadAhead, are_intact, select
+from evenq.broker.store.reading import Damages, ReadAhead, select
 from evenq.broker.store.recovery import RecoveryReport, first_time, recover
 from evenq.broker.store.retention import DeletionPace, Retention, first_kept
-from evenq.broker.store.scan import BLANK, read_entry, store_time
+from evenq.broker.store.scan import BLANK, Entry, read_entry, store_time
 from evenq.broker.store.seal import seal, with_room_for_seal
 from evenq.broker.store.state_files import AbortFile, Checkpoint, ConfigFiles, StateFile
-from evenq.errors import ArgumentError
+from evenq.errors import ArgumentError, StateError
 from evenq.protocol.batch import decode_batch
 from evenq.protocol.evenbatch import batch_records
 from evenq.protocol.filters import tag_code
@@ -212,18 +213,25 @@ class Store:
         try:
             self.config = ConfigFiles(directory / "config", files)
             self.log = CommitLog(directory / "commitlog", log_file_size, files)
-            self._checkpoint = self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
+            self._checkpoint = self._load_checkpoint()
             # The Java broker may have cut the log since evenq's mark was made.
             self._lost = None if self._checkpoint.by_java else self.log.resume_behind(self._checkpoint.mark)
             self._gaps = self.log.gaps
             # the log offsets before which messages of deleted topics are gone
             self._deleted = self.config.load_deleted_topics()
             self._damages = Damages(self.log, directory)
-            self._ahead = ReadAhead(self.log.gather, self._damages)
+            self._ahead = ReadAhead(self._damages)
             self._prepare()
         except BaseException:
             self._lock.release()
             raise
+
+    def _load_checkpoint(self) -> Checkpoint:
+        try:
+            return self._checkpoint_file.load(Checkpoint.decode) or Checkpoint()
+        except StateError as error:
+            log.warning("%s: all of the log is read: %s", self._directory, error)
+            return Checkpoint()
 
     def _prepare(self) -> None:
         self._last_time = 0
@@ -244,7 +252,7 @@ class Store:
             if directory.name.isdecimal() and not topic_error(topic, PATH_LIMIT) and any(directory.iterdir()):
                 queue = self.queue(topic, int(directory.name))
                 begin = queue.log_start
-                if begin is not None and begin < self._deleted.get(topic, 0):
+                if begin is not None and 0 <= begin < self._deleted.get(topic, 0):
                     # the end came while the topic was being deleted
                     del self._queues[topic, queue.queue_id]
                     queue.delete()
@@ -593,26 +601,14 @@ class Store:
         reached = offset + chosen.seen
         if not chosen.found:
             return Read(ReadStatus.NO_MATCH, reached, queue.min, queue.max)
-        body, found = self.log.gather(*chosen.places), chosen.found
         fields = np.frombuffer(units, UNITS, chosen.seen)
-        wanted = np.flatnonzero(np.isin(fields["code"], list(codes)) & (fields["size"] != MISSING_SIZE))
-        if not are_intact(body, fields[wanted]):
-            body, found = self._without_damaged(queue, offset, units, wanted.tolist(), body)
+        wanted = fields[np.isin(fields["code"], list(codes)) & (fields["size"] != MISSING_SIZE)]
+        found, body = chosen.found, self._damages.gather(chosen.places, wanted)
+        if body is None:
+            body, found, seen = self._damages.read_singly(queue, offset, units, count, max_bytes, codes)
+            reached = offset + seen
         status = ReadStatus.FOUND if found else ReadStatus.NO_MATCH
         return Read(status, reached, queue.min, queue.max, body, found)
-
-    def _without_damaged(
-        self, queue: ConsumeQueue, offset: int, units: bytes, wanted: list[int], body: bytes
-    ) -> tuple[bytes, int]:
-        """What is intact of the records of the ``wanted`` units, which ``body`` holds."""
-        kept, at = [], 0
-        for number in wanted:
-            unit = units[number * UNIT.size : (number + 1) * UNIT.size]
-            size = UNIT.unpack(unit)[1]
-            if not self._damages.find(queue, offset + number, unit):
-                kept.append(body[at : at + size])
-            at += size
-        return b"".join(kept), len(kept)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that is kept, and the one that the next message gets."""
@@ -643,8 +639,20 @@ class Store:
             return False
         return self.log.end - self.queue(topic, queue_id).unit(offset)[0] <= within
 
+    @property
+    def last_time(self) -> int:
+        """When the last message was stored, in milliseconds; 0 where none was."""
+        return self._last_time
+
+    @property
+    def begin_time(self) -> int | None:
+        """When the first message of the log was stored, in milliseconds; None where none is."""
+        found = first_time(self.log, self.log.start) if self.log.end > self.log.start else math.inf
+        return None if found == math.inf else int(found)
+
     def record_at(self, log_offset: int) -> bytes | None:
-        """The record at a place in the log, or that was staged for this place; None where none begins."""
+        """The record at a place in the log, or that was staged for this place; None where none begins that its queue
+        names: the body of a message may hold what looks like a record."""
         if log_offset >= self.log.end:
             staged = (data for at, data, queue, _, _ in self.staged if at == log_offset and queue is not None)
             found = next(staged, None)
@@ -653,7 +661,15 @@ class Store:
             return None
         data, base = self.log.file(log_offset)
         entry = read_entry(data, log_offset - base, log_offset)
-        return None if entry is None or entry is BLANK else self.log.read(log_offset, log_offset + entry.size)
+        if entry is None or entry is BLANK or not self._is_named(entry, log_offset):
+            return None
+        return self.log.read(log_offset, log_offset + entry.size)
+
+    def _is_named(self, entry: Entry, log_offset: int) -> bool:
+        queue = self._queues.get((entry.topic, entry.queue_id))
+        if queue is None or not queue.min <= entry.queue_offset < queue.max:
+            return False
+        return queue.unit(entry.queue_offset)[0] == log_offset
 
     def message_at(self, log_offset: int) -> MessageView | None:
         """The message at a place in the log, its body as it is stored; None where none begins."""

@@ -56,9 +56,9 @@ def decode_many(
 ) -> pa.RecordBatch:
     """Read the bodies of many pulls' answers, each from its broker, into one batch, in order.
 
-    Row by row it holds what :func:`evenq.protocol.decode_messages` gives, and errors are the same: a message that
-    cannot be decompressed raises a RecordError, or goes to ``poisoned`` and is left out. ``spans`` are the offsets that
-    are wanted of each body: a batch that is one record may reach beyond them.
+    Row by row it holds what :func:`evenq.protocol.decode_messages` gives, and errors are the same, but checksums are
+    not looked at: a message that cannot be decompressed raises a RecordError, or goes to ``poisoned`` and is left out.
+    ``spans`` are the offsets that are wanted of each body: a batch that is one record may reach beyond them.
     """
     if len(brokers) != len(bodies):
         raise ArgumentError("brokers", brokers, f"give the name of a broker for each of the {len(bodies)} bodies")
@@ -70,7 +70,7 @@ def decode_many(
         messages = [
             message
             for body, broker, (start, stop) in zip(bodies, brokers, spans or [_ALL] * len(bodies), strict=True)
-            for message in decode_messages(body, broker=broker, poisoned=poisoned)
+            for message in decode_messages(body, broker=broker, check_crc=False, poisoned=poisoned)
             if start <= message.queue_offset < stop
         ]
         return _from_messages(messages, include_properties, property_columns)

@@ -20,9 +20,13 @@ class Long(int):
 Value: TypeAlias = str | bool | int | float | None
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
-_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
+_DECIMAL = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
+_HEXADECIMAL = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII
+)
 _SPECIAL = re.compile(r"[+-]?(?:NaN|Infinity)")
+# No double needs so many digits; to read more of them, again and again, would keep the others waiting.
+_LONGEST_DOUBLE = 1000
 # what Java trims: everything up to the blank
 _BLANKS = "".join(map(chr, range(33)))
 _BITS: dict[type, int] = {int: 32, Long: 64}
@@ -39,6 +43,8 @@ def read_double(text: str) -> float:
     (1500.0, 8.0, -inf)
     """
     text = text.strip(_BLANKS)
+    if len(text) > _LONGEST_DOUBLE:
+        raise Incomparable(text)
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
     if _SPECIAL.fullmatch(text):
