@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 from evenq.errors import EvenqError, RemoteError
 
-__all__ = ["FailureLog", "Outages", "Supervisor", "callable_name"]
+__all__ = ["FailureLog", "Outages", "Supervisor", "callable_name", "warn_of_each"]
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 QUIET_S = 600.0
 # The failures in a row that are logged are the first, the tenth, the hundredth and so on.
 REPORT_FACTOR = 10
+# how many lines are written at a time about things that are wrong
+MOST_LINES = 20
 
 
 def callable_name(function: object) -> str:
@@ -33,6 +35,14 @@ def callable_name(function: object) -> str:
     """
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{getattr(named, '__module__', None) or '?'}.{getattr(named, '__qualname__', '?')}"
+
+
+def warn_of_each(logger: logging.Logger, name: object, lines: Sequence[str]) -> None:
+    """Write a line for each thing that is wrong; of very many the first ones, and how many more there are."""
+    for line in lines[:MOST_LINES]:
+        logger.warning("%s: %s", name, line)
+    if len(lines) > MOST_LINES:
+        logger.warning("%s: %d more things like these are not listed", name, len(lines) - MOST_LINES)
 
 
 class FailureLog:

@@ -617,96 +617,94 @@ def test_so_many_connections_are_accepted_in_one_round(served: Running) -> None:
     assert max(rounds) <= 9
 
 
-def test_many_connections_share_the_time_of_a_round() -> None:
-    hand = Hand(0.0)
-    served = Running(Limits(loop_budget_s=0.002), None, hand)
-    taken: list[float] = []
+class Rounds:
+    """Counts for how long requests are handled in each round of the loop, by a clock that only they move."""
 
-    def slow(request: Command, connection: Connection) -> Command:
-        hand.now += 0.001
-        taken[-1] += 0.001
+    def __init__(self) -> None:
+        self.hand = Hand(0.0)
+        self.served = Running(Limits(loop_budget_s=0.002), None, self.hand)
+        self.taken: list[float] = [0.0]
+        self._held, self._hold = threading.Event(), threading.Event()
+
+    def slow(self, request: Command, connection: Connection) -> Command:
+        """A handler that takes a millisecond."""
+        self.hand.now += 0.001
+        self.taken[-1] += 0.001
         return request.reply()
 
-    def next_round() -> None:
-        taken.append(0.0)
-        if len(taken) < 1000:
-            served.loop.call_soon(next_round)
+    def hold(self) -> None:
+        """Stop the loop, so that what is sent now comes in one round."""
+        self.served.loop.call_soon_threadsafe(self._block)
+        self._held.wait(10)
 
-    served.server._handlers = {LATER: slow}
+    def go_on(self) -> None:
+        """Let the loop go on, and count."""
+        self._hold.set()
+
+    def _block(self) -> None:
+        self._held.set()
+        self._hold.wait(10)
+        self._next()
+
+    def _next(self) -> None:
+        self.taken.append(0.0)
+        if len(self.taken) < 1000:
+            self.served.loop.call_soon(self._next)
+
+
+def many(code: int, first: int = 0) -> bytes:
+    return b"".join(Command(code, opaque=first + number).encode() for number in range(20))
+
+
+def test_many_connections_share_the_time_of_a_round() -> None:
+    rounds = Rounds()
+    served = rounds.served
+    served.server._handlers = {LATER: rounds.slow}
     try:
         with ExitStack() as stack:
             peers = [stack.enter_context(Peer(served.address)) for _ in range(5)]
             wait_until(lambda: len(served.server.connections) == 5, "all")
-            hold, held = threading.Event(), threading.Event()
-
-            def block() -> None:
-                held.set()
-                hold.wait(10)
-                next_round()
-
-            served.loop.call_soon_threadsafe(block)
-            held.wait(10)
+            rounds.hold()
             for peer in peers:
-                peer.socket.sendall(b"".join(Command(LATER, opaque=number).encode() for number in range(20)))
-            hold.set()
+                peer.socket.sendall(many(LATER))
+            rounds.go_on()
             for peer in peers:
                 assert [peer.answer(number).code for number in range(20)] == [0] * 20
     finally:
         served.stop()
     # the budget once, and one request of each connection
-    assert max(taken) <= 0.002 + 0.001 + 4 * 0.001 + 0.003
-    assert sum(taken) == pytest.approx(0.1)
+    assert max(rounds.taken) <= 0.002 + 0.001 + 4 * 0.001 + 0.003
+    assert sum(rounds.taken) == pytest.approx(0.1)
 
 
 def test_who_asked_for_much_lines_up_and_others_are_served_at_once() -> None:
-    hand = Hand(0.0)
-    served = Running(Limits(loop_budget_s=0.002), None, hand)
-    taken: list[float] = []
-
-    def slow(request: Command, connection: Connection) -> Command:
-        hand.now += 0.001
-        taken[-1] += 0.001
-        return request.reply()
-
-    def next_round() -> None:
-        taken.append(0.0)
-        if len(taken) < 1000:
-            served.loop.call_soon(next_round)
-
+    rounds = Rounds()
+    served = rounds.served
     quick: list[int] = []
 
     def fast(request: Command, connection: Connection) -> Command:
-        quick.append(len(taken))
+        quick.append(len(rounds.taken))
         return request.reply()
 
-    served.server._handlers = {LATER: slow, QUICK: fast}
+    served.server._handlers = {LATER: rounds.slow, QUICK: fast}
     try:
         with ExitStack() as stack:
             peers = [stack.enter_context(Peer(served.address)) for _ in range(5)]
             wait_until(lambda: len(served.server.connections) == 5, "all")
             calm = stack.enter_context(Peer(served.address))
-            taken.append(0.0)
             assert [peer.ask(LATER).code for peer in peers] + [calm.ask(QUICK).code] == [0] * 6
-            hold, held = threading.Event(), threading.Event()
-
-            def block() -> None:
-                held.set()
-                hold.wait(10)
-                next_round()
-
-            served.loop.call_soon_threadsafe(block)
-            held.wait(10)
+            rounds.hold()
             for peer in peers:
-                peer.socket.sendall(b"".join(Command(LATER, opaque=1000 + number).encode() for number in range(20)))
+                peer.socket.sendall(many(LATER, 1000))
             calm.socket.sendall(Command(QUICK, opaque=1000).encode())
-            hold.set()
+            rounds.go_on()
             for peer in peers:
                 assert [peer.answer(1000 + number).code for number in range(20)] == [0] * 20
     finally:
         served.stop()
     # the budget once, with one request that is over it, and one connection of the line
-    assert max(taken[1:]) <= 0.002 + 0.001 + 0.001 + 1e-9
-    assert sum(taken) == pytest.approx(0.105)
+    assert max(rounds.taken[1:]) <= 0.002 + 0.001 + 0.001 + 1e-9
+    assert sum(rounds.taken) == pytest.approx(0.105)
     assert quick[1] <= 3
 
 

@@ -49,16 +49,13 @@ from evenq.protocol.command import Command
 from evenq.protocol.ids import UniqueIds, pack_host
 from evenq.protocol.names import PATH_LIMIT, TOPIC_LIMIT
 from evenq.protocol.view import MessageView
-from evenq.supervision import FailureLog, Supervisor, callable_name
+from evenq.supervision import FailureLog, Supervisor, callable_name, warn_of_each
 
 __all__ = ["Broker", "BrokerSettings"]
 
 log = logging.getLogger(__name__)
 
 Flush = Literal["async", "sync"]
-
-# How many lines a start writes about offsets that it has changed.
-_MOST_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +231,12 @@ class Broker:
     def _limit_offsets(self) -> None:
         """Let no group go on behind the end of a queue: it would not get the messages that come there."""
         found = self.offsets.limit(self._end_of)
-        for moved in found[:_MOST_LINES]:
-            log.warning(
-                "%s: group %s was at offset %d of queue %d of %s, and goes on at %d: the queue ends there",
-                self.server.name,
-                moved.group,
-                moved.offset,
-                moved.queue_id,
-                moved.topic,
-                moved.limited,
-            )
-        if len(found) > _MOST_LINES:
-            log.warning("%s: %d more offsets like these are not listed", self.server.name, len(found) - _MOST_LINES)
+        lines = [
+            f"group {moved.group} was at offset {moved.offset} of queue {moved.queue_id} of {moved.topic}, "
+            f"and goes on at {moved.limited}: the queue ends there"
+            for moved in found
+        ]
+        warn_of_each(log, self.server.name, lines)
         if found:
             # else the old ones would count again at the next start, when the queues are longer
             self.store.config.save_offsets(self.offsets.table())

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from evenq.errors import ProtocolError
 from evenq.model import MessageQueue
+from evenq.protocol.pieces import at_once
 
 __all__ = ["dump_pieces", "dumps", "loads", "read_queue"]
 
@@ -142,12 +143,7 @@ def dumps(value: object, *, standard: bool = False) -> bytes:
     >>> dumps({MessageQueue("t", "b", 7): 5})
     b'{{"brokerName":"b","queueId":7,"topic":"t"}:5}'
     """
-    pieces = dump_pieces(value, standard=standard)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            return cast(bytes, end.value)
+    return at_once(dump_pieces(value, standard=standard))
 
 
 def dump_pieces(value: object, *, standard: bool = False) -> Generator[None, None, bytes]:

@@ -168,7 +168,8 @@ def test_many_that_wake_do_so_in_parts(pulls: WaitingPulls, loop: Loop, woken: l
     assert woken == [("a", False)] * 199 + [("b", False)]
 
 
-def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, loop: Loop) -> None:
+def park_slow_ones(pulls: WaitingPulls, loop: Loop, deadline: float) -> list[int]:
+    """Six pulls that take long when they are tried, of which one fails; their numbers as they are tried."""
     tried: list[int] = []
 
     def retry(number: int, last: bool) -> None:
@@ -178,7 +179,12 @@ def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, lo
             raise ValueError("unexpected")
 
     for number in range(6):
-        pulls.park(WaitingPull(peer(), "orders", 0, 100.0, partial(retry, number)))
+        pulls.park(WaitingPull(peer(), "orders", 0, deadline, partial(retry, number)))
+    return tried
+
+
+def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, loop: Loop) -> None:
+    tried = park_slow_ones(pulls, loop, 100.0)
     pulls.arrived([("orders", 0)])
     assert tried == [0, 1]
     with pytest.raises(ValueError, match="unexpected"):
@@ -189,16 +195,7 @@ def test_pulls_that_take_long_let_others_have_their_turn(pulls: WaitingPulls, lo
 
 
 def test_pulls_whose_time_is_up_let_others_have_their_turn(pulls: WaitingPulls, loop: Loop) -> None:
-    tried: list[int] = []
-
-    def retry(number: int, last: bool) -> None:
-        tried.append(number)
-        loop.now += 0.0015
-        if number == 3:
-            raise ValueError("unexpected")
-
-    for number in range(6):
-        pulls.park(WaitingPull(peer(), "orders", 0, 5.0, partial(retry, number)))
+    tried = park_slow_ones(pulls, loop, 5.0)
     loop.move(5)
     assert tried == [0, 1]
     with pytest.raises(ValueError, match="unexpected"):

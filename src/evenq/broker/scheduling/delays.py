@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
-from evenq.broker.scheduling.parked import copy_for, destination
+from evenq.broker.scheduling.parked import attempt, copy_for, destination
 from evenq.broker.store.levels import SCHEDULE_TOPIC
 from evenq.broker.store.store import Store
 from evenq.protocol.bodies import DataVersion, DelayOffsetTable
@@ -92,21 +93,10 @@ class DelayedMessages:
                 break
             # of a missing message only the offset is left
             if position >= 0:
-                self._try(position)
+                attempt(self._store, self._failures, "delayed", position, partial(self._deliver_one, position))
             offset += 1
             limit -= 1
         return offset
-
-    def _try(self, position: int) -> None:
-        """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
-        savepoint = len(self._store.staged)
-        try:
-            self._deliver_one(position)
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
-            self._store.rollback(savepoint)
-            self._failures.record(error, f"the delayed message at {position} of the log is skipped")
 
     def _deliver_one(self, position: int) -> None:
         if position in self._store.delivered_origins:

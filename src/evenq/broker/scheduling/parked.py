@@ -19,12 +19,14 @@ from evenq.protocol.codes import ResponseCode
 from evenq.protocol.names import PATH_LIMIT, topic_error
 from evenq.protocol.properties import encode_properties
 from evenq.protocol.view import MessageView
+from evenq.supervision import FailureLog
 
 __all__ = [
     "LONGEST_TIMER",
     "TIMER_PRECISION",
     "TIMER_TOPIC",
     "ParkedMessages",
+    "attempt",
     "copy_for",
     "destination",
 ]
@@ -93,6 +95,19 @@ class ParkedMessages:
                 f"the properties of a message that waits may have {_LONGEST_PROPERTIES} bytes with its real topic",
             )
         return self._store.append(message._replace(topic=topic, queue_id=queue_id, properties=text))
+
+
+def attempt(store: Store, failures: FailureLog, kind: str, log_offset: int, deliver: Callable[[], None]) -> None:
+    """Deliver the message at a place in the log. One that cannot be delivered is skipped, and recorded as of this
+    ``kind``: it must not keep the others from it, nor let them come twice."""
+    savepoint = len(store.staged)
+    try:
+        deliver()
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
+        store.rollback(savepoint)
+        failures.record(error, f"the {kind} message at {log_offset} of the log is skipped")
 
 
 def copy_for(message: MessageView, topic: str, queue_id: int, properties: Mapping[str, str]) -> NewMessage:

@@ -12,11 +12,12 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from evenq.broker.admission import INT32, INT64, BrokerProperty, wire_int
-from evenq.broker.scheduling.parked import TIMER_PRECISION, TIMER_TOPIC, copy_for, destination
+from evenq.broker.scheduling.parked import TIMER_PRECISION, TIMER_TOPIC, attempt, copy_for, destination
 from evenq.broker.store.state_files import StateFile
 from evenq.broker.store.store import Store
 from evenq.broker.store.timerlog import DELETE, FILE_SIZE, NO_UNIT, NORMAL, ROLL, TimerCheckpoint, TimerLog, TimerUnit
@@ -169,7 +170,7 @@ class Timers:
         batch = list(islice(self._due, limit))
         if batch:
             for unit in batch:
-                self._try(unit)
+                attempt(self._store, self._failures, "timed", unit.log_offset, partial(self._deliver_one, unit))
             self._commit()
             self._known.difference_update(unit.log_offset for unit in batch)
             self._count(len(batch))
@@ -220,17 +221,6 @@ class Timers:
         """Which message a message takes back."""
         message = self._store.message_at(unit.log_offset)
         return None if message is None else message.properties.get(BrokerProperty.CANCELS)
-
-    def _try(self, unit: TimerUnit) -> None:
-        """Deliver a message. One that cannot be delivered must not keep the others from it, nor let them come twice."""
-        savepoint = len(self._store.staged)
-        try:
-            self._deliver_one(unit)
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this message's own
-            self._store.rollback(savepoint)
-            self._failures.record(error, f"the timed message at {unit.log_offset} of the log is skipped")
 
     def _deliver_one(self, unit: TimerUnit) -> None:
         if unit.log_offset in self._store.delivered_origins:

@@ -217,9 +217,7 @@ class CommitLog:
         """Return when all that was written by now is on the disk: up to the offset given. For other threads."""
         with self._syncing:
             target = self.end
-            for segment in list(self._segments.files):
-                if segment.end > self._synced and segment.start < target:
-                    segment.sync()
+            self._segments.sync(self._synced, target)
             self._synced = target
             return target
 

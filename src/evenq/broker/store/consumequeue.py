@@ -341,9 +341,7 @@ class ConsumeQueue:
     def sync(self) -> None:
         """Return when all units that are in the files by now are on the disk. May run in another thread."""
         target = self._written
-        for segment in list(self._segments.files):
-            if segment.end > self._synced * UNIT.size and segment.start < target * UNIT.size:
-                segment.sync()
+        self._segments.sync(self._synced * UNIT.size, target * UNIT.size)
         self._synced = target
 
     def close(self) -> None:

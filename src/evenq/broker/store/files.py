@@ -422,6 +422,13 @@ class Segments:
         else:
             self._system.sync_names(self.directory / "any")
 
+    def sync(self, begin: int, end: int) -> None:
+        """Return when what was written from ``begin`` to ``end`` is on the disk. May run in another thread than the
+        writes."""
+        for segment in list(self.files):
+            if segment.end > begin and segment.start < end:
+                segment.sync()
+
     def drop_before(self, position: int) -> None:
         """Forget the files that end at ``position`` or earlier, but not the last: it tells where to go on."""
         while len(self.files) > 1 and self.files[0].end <= position:

@@ -62,6 +62,7 @@ from evenq.protocol.properties import decode_properties, find_property
 from evenq.protocol.recordform import BatchRecords, RecordForm
 from evenq.protocol.records import MIN_RECORD, decode_messages
 from evenq.protocol.view import MessageView
+from evenq.supervision import warn_of_each
 
 __all__ = ["NewMessage", "Read", "ReadOnly", "ReadStatus", "Store", "StoredBatch", "StoredMessage"]
 
@@ -73,9 +74,6 @@ Saver = Callable[[], Callable[[], None] | None]
 
 # Bytes of consume queues that may wait in memory because the disk does not take them.
 _MOST_UNWRITTEN = 64 * 1024 * 1024
-
-# How many lines a start writes about what it has found to be wrong.
-_MOST_LINES = 20
 
 # A filter that lets nothing through may look at so many messages of one read.
 _MAX_SCAN = 16_000
@@ -277,11 +275,7 @@ class Store:
         self.recovered = report = found.report
         if not clean:
             log.info("%s: read %d bytes of the log after an unclean end", self._directory, report.end - report.start)
-        lines = list(report.lines())
-        for line in lines[:_MOST_LINES]:
-            log.warning("%s: %s", self._directory, line)
-        if len(lines) > _MOST_LINES:
-            log.warning("%s: %d more things like these are not listed", self._directory, len(lines) - _MOST_LINES)
+        warn_of_each(log, self._directory, list(report.lines()))
         self._last_time = found.last_time
         self.delivered_origins = found.delivered_origins
         if any(offset > self.log.end for offset in self._deleted.values()):

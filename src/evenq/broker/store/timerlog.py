@@ -129,9 +129,7 @@ class TimerLog:
     def sync(self) -> None:
         """Return when all units are on the disk. May run in another thread."""
         target = self._end
-        for segment in list(self._segments.files):
-            if segment.end > self._synced and segment.start < target:
-                segment.sync()
+        self._segments.sync(self._synced, target)
         self._synced = target
 
     def close(self) -> None:

@@ -24,8 +24,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from evenq.broker.filter.sql.evaluator import compile_tree
-from evenq.broker.filter.sql.parser import parse, parse_pieces
+from evenq.broker.filter.sql.parser import parse_pieces
 from evenq.broker.filter.sql.tree import size
+from evenq.protocol.pieces import at_once
 
 __all__ = ["Filter", "Filters", "sql_filter"]
 
@@ -48,8 +49,7 @@ class Filter:
 
 def sql_filter(expression: str) -> Filter:
     """The filter of an expression. What cannot be read is an ArgumentError that says where."""
-    tree = parse(expression)
-    return Filter(compile_tree(tree), size(tree))
+    return at_once(_filter_pieces(expression))
 
 
 def _filter_pieces(expression: str) -> Generator[None, None, Filter]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from itertools import count
-from typing import cast
 
 from evenq.broker.filter.sql.lexer import Kind, Token, token_pieces
 from evenq.broker.filter.sql.tree import (
@@ -38,6 +37,7 @@ from evenq.broker.filter.sql.tree import (
 )
 from evenq.broker.filter.sql.values import Long, compare
 from evenq.errors import ArgumentError
+from evenq.protocol.pieces import at_once
 
 __all__ = ["parse", "parse_pieces"]
 
@@ -63,12 +63,7 @@ def parse(expression: str) -> Node:
     >>> parse("a > 5")
     Compare(left=Property(name='a'), operator=<Operator.MORE: '>'>, right=Constant(value=5))
     """
-    pieces = parse_pieces(expression)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            return cast(Node, end.value)
+    return at_once(parse_pieces(expression))
 
 
 def parse_pieces(expression: str) -> Generator[None, None, Node]:
